@@ -46,7 +46,7 @@ import Testing
   }
 
   @Test func `a cursor counts a transaction only at its end`() {
-    var cursor = TrailCursor(after: 4)
+    let cursor = TrailCursor(after: 4)
     #expect(cursor.present == 4 && cursor.whole == 4)
     cursor.begin(header(5), of: "store.a", at: .start)
     cursor.skip()

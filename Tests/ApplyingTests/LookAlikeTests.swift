@@ -134,15 +134,15 @@ import Testing
   }
 
   @Test func `a name that holds Cairn's separator is no name that Cairn composed`() {
-    #expect(SQLiteReplay.wanted("item\u{1e}public.^Item") == "item\u{1e}public.^Item")
-    #expect(SQLiteReplay.wanted("Item\u{1e}public.^Item") == "Item")
-    #expect(SQLiteReplay.wanted("sales_item\u{1e}sales.item") == "sales_item")
-    #expect(SQLiteReplay.wanted("a.b_item\u{1e}a.b.item") == "a.b_item")
+    #expect(SQLiteTables.wanted("item\u{1e}public.^Item") == "item\u{1e}public.^Item")
+    #expect(SQLiteTables.wanted("Item\u{1e}public.^Item") == "Item")
+    #expect(SQLiteTables.wanted("sales_item\u{1e}sales.item") == "sales_item")
+    #expect(SQLiteTables.wanted("a.b_item\u{1e}a.b.item") == "a.b_item")
     // Tables of their own.
     for name in ["a\u{1e}b", "\u{1e}", "a\u{1e}", "a\u{1e}a", "a\u{1e}sales.b", "plain"] {
-      #expect(SQLiteReplay.wanted(name) == name)
+      #expect(SQLiteTables.wanted(name) == name)
     }
-    #expect(SQLiteReplay.wanted("a\u{1e}b\u{1e}public.a\u{1e}b") == "a\u{1e}b")
+    #expect(SQLiteTables.wanted("a\u{1e}b\u{1e}public.a\u{1e}b") == "a\u{1e}b")
   }
 
   @Test func `a table that waits keeps its names, whatever they hold`() throws {

@@ -87,7 +87,9 @@ import Testing
       "PostgresKit/PostgresConnection.swift": ["func options", "func values", "var options"],
     ],
     "texts for people": [
-      "Applying/Groups/GroupApplier.swift": ["func rowContext"],
+      "Applying/Groups/TrailCursor.swift": ["func rowContext"],
+      "Applying/Postgres/PostgresRowErrors.swift": ["func context"],
+      "Applying/SQLite/SQLiteRowErrors.swift": ["func context"],
       "Applying/Statements/StatementCounts.swift": ["var reasons"],
       "Changes/CairnError.swift": ["var context", "context:"],
     ],

@@ -125,7 +125,6 @@ import Testing
   /// Files of more than 400 lines, with their size. A file leaves the list when it is split, and none may come in.
   static let large: [String: Int] = [
     "Applying/Postgres/OwnersCode.swift": 471,
-    "Applying/Postgres/PostgresReplay.swift": 763,
     "Applying/SQLite/SQLiteApplyTable.swift": 442,
     "Applying/TwoWay/RowNames.swift": 479,
     "Applying/TwoWay/TwoWaySession.swift": 671,
@@ -162,7 +161,7 @@ import Testing
   }
 
   /// Types that are spread over more than five `+Topic` files, with their number.
-  static let spread = ["SQLiteReplay": 12, "PostgresReplay": 11, "ConfCheck": 6]
+  static let spread = ["ConfCheck": 6]
 
   @Test func `no type is spread over many files`() throws {
     let topics = try Self.files().compactMap { file -> String? in
@@ -181,14 +180,13 @@ import Testing
 
   /// Types with more stored properties, with their number. A number may only go down.
   static let wide = [
-    "Applying.PostgresReplay": 62, "Applying.SQLiteReplay": 39, "Applying.TwoWaySession": 34,
-    "Applying.PostgresApplyTable": 34,
+    "Applying.TwoWaySession": 34,
     "Applying.ApplyOptions": 31,
   ]
 
   /// Types with more methods and initializers, with their number. A number may only go down.
   static let busy = [
-    "Applying.PostgresReplay": 199, "Applying.SQLiteReplay": 127, "PostgresKit.PostgresConnection": 85,
+    "PostgresKit.PostgresConnection": 85,
     "Applying.TwoWaySession": 75, "Mapping.DDLParser": 68, "Capturing.Journal": 59, "SQLiteKit.Database": 51,
     "Versions.WindowIndex": 48, "Checking.ConfCheck": 46, "Capturing.PostgresSource": 44,
     "Configuring.OptionReader": 43,

@@ -146,3 +146,15 @@ final class ApplyReader {
     try trail.wait(milliseconds: milliseconds, also: fd)
   }
 }
+
+extension ApplyReader {
+  /// Returns the schema record with this id, which the present segment of trail `name` must have.
+  func schema(_ id: UInt64, of name: TrailName) throws -> TableSchema {
+    guard let schema = schema(id) else {
+      throw CairnError(
+        .trailDamaged, "schema \(id) at \(position) of trail \(name) is not in its segment",
+        hint: "run 'cairn trail verify \(name)'")
+    }
+    return schema
+  }
+}

@@ -12,7 +12,7 @@ extension MemoryReplay {
     let shown = key.map(\.shown).joined(separator: ", ")
     return CairnError(
       code, "table \(table.shape.name), row \(shown): \(what)", hint: "",
-      context: rowContext(table.shape.name, key: shown))
+      context: cursor.rowContext(table.shape.name, key: shown, at: reader.position))
   }
 
   func resolvingLocalWrites(_ table: MemoryTable, _ before: Row?, _ after: Row?, _ body: () throws -> Void) throws {

@@ -16,7 +16,6 @@ final class MemoryReplay {
   let database: MemoryDatabase
   let name: TrailName
   let options: ApplyOptions
-  let folder: String
   let clock: Clock
   let progress: ApplyProgress
   let reader: ApplyReader
@@ -24,8 +23,7 @@ final class MemoryReplay {
   let gate: ClockGate
   let statements: StatementSession? = nil
   private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, clock) }
-  private(set) var start: Checkpoint?
-  var cursor: TrailCursor
+  let cursor: TrailCursor
   var group = ApplyGroup()
   var openTables = SegmentTables<MemoryTable>()
   var refreshes = RefreshTracker<MemoryTable>()
@@ -39,7 +37,7 @@ final class MemoryReplay {
     _ database: MemoryDatabase, trail folder: String, _ name: TrailName, _ options: ApplyOptions, _ clock: Clock,
     _ progress: ApplyProgress, desk: Desk?
   ) throws {
-    (self.database, self.folder, self.name, self.options) = (database, folder, name, options)
+    (self.database, self.name, self.options) = (database, name, options)
     (self.clock, self.progress, self.desk) = (clock, progress, desk)
     let stored = database.checkpoints[name.description.nameKey]
     cursor = TrailCursor(after: stored?.number ?? 0)
@@ -49,11 +47,14 @@ final class MemoryReplay {
 }
 
 extension MemoryReplay: GroupApplier {
+  typealias Target = MemoryReplay
   var checksClocks: Bool { true }
   var endsGroup: Bool { false }
+  var oneWay: MemoryReplay { self }
+  var takesDecisions: Bool { true }
 
   func openGroup(_ stop: StopSignal) throws {
-    start = reader.checkpoint
+    cursor.start = reader.checkpoint
     try database.begin()
   }
 
@@ -142,6 +143,8 @@ extension MemoryReplay: GroupApplier {
     for (key, row) in table.content.rows where try resolver.mayRemove(row, of: table) { try table.put(nil, key) }
   }
 
+  func betweenRows(of id: UInt64, _ body: () throws -> Void) throws { try body() }
+
   // MARK: Schema changes
 
   func apply(_ ddl: DDL) throws {
@@ -200,7 +203,7 @@ extension MemoryReplay: GroupApplier {
 }
 
 // The parts of conflict resolution that depend on the database.
-extension MemoryReplay: OneWayTarget {
+extension MemoryReplay: ApplyTarget, OneWayTarget {
   func flush() {}
   func attempt<Result>(_ body: () throws -> Result) throws -> Result { try body() }
 
@@ -252,9 +255,6 @@ extension MemoryReplay: OneWayTarget {
     try ConflictLog(database.books).append(record)
     conflicts += 1
   }
-
-  var takesDecisions: Bool { true }
-  func betweenRows(of id: UInt64, _ body: () throws -> Void) throws { try body() }
 
   /// Returns the row before and after a change. PostgreSQL gives the key only once if it stays as it is.
   func rows(of change: ChangeView, _ table: MemoryTable) throws -> (before: Row?, after: Row?) {

@@ -19,8 +19,6 @@ struct ApplyGroup {
   private(set) var skipped = 0
   /// Whether the group changes the database. If not, no applied note is written for it.
   var isOfChanges = false
-  /// Whether the group has renamed labels of enums. The committed types then have other labels than the group's.
-  var areLabelsRenamed = false
 
   /// The number of changes that apply wrote.
   var rows: Int { max(0, changes - skipped) }

@@ -5,8 +5,12 @@ import Trails
 
 /// The steps in which a replay reads transactions of the trail and hands their records to its target, in groups. Both
 /// engines have these steps in common; the requirements are what each engine does in them.
-protocol GroupApplier: ApplyTarget {
-  typealias Desk = TwoWaySession<Table>
+protocol GroupApplier: AnyObject {
+  /// The object that writes rows for the resolution of conflicts.
+  associatedtype Target: ApplyTarget
+  /// The object that writes rows which applications at a one-way target may write too.
+  associatedtype OneWay: OneWayTarget where OneWay.Table == Target.Table
+  typealias Desk = TwoWaySession<Target.Table>
   static var engine: Engine { get }
   /// The number of changes after which a group is committed, if the conf has none.
   static var commitRowsUsual: Int { get }
@@ -14,21 +18,20 @@ protocol GroupApplier: ApplyTarget {
   var name: TrailName { get }
   var options: ApplyOptions { get }
   var reader: ApplyReader { get }
-  /// The folder of the trail.
-  var folder: String { get }
-  /// The checkpoint at which the group began.
-  var start: Checkpoint? { get }
   /// The conflict handling of two-way replication; nil if the apply is one-way.
   var desk: Desk? { get }
   /// The resolution of conflicts; nil if the apply is one-way.
-  var resolver: RowResolver<Self>? { get }
+  var resolver: RowResolver<Target>? { get }
   /// The object that chooses the statements of the source that apply executes; nil: apply writes all rows.
   var statements: StatementSession? { get }
+  var oneWay: OneWay { get }
+  /// Whether apply carries out decisions of the operator about single rows here.
+  var takesDecisions: Bool { get }
   var gate: ClockGate { get }
-  var cursor: TrailCursor { get set }
+  var cursor: TrailCursor { get }
   var group: ApplyGroup { get set }
-  var openTables: SegmentTables<Table> { get set }
-  var refreshes: RefreshTracker<Table> { get set }
+  var openTables: SegmentTables<Target.Table> { get set }
+  var refreshes: RefreshTracker<Target.Table> { get set }
   var changedRules: ChangedRules { get set }
   /// Whether apply itself makes the present schema change. False if the target's table already had the change, for
   /// example because an operator made it.
@@ -52,7 +55,7 @@ protocol GroupApplier: ApplyTarget {
   // MARK: Records
 
   /// Returns the open table of a schema record, and opens it if necessary; nil if apply skips the table.
-  func table(_ id: UInt64) throws -> Table?
+  func table(_ id: UInt64) throws -> Target.Table?
   /// Prepares for a record that is applied.
   func reach(_ record: Record) throws
   func take(_ change: ChangeView) throws
@@ -60,12 +63,14 @@ protocol GroupApplier: ApplyTarget {
   func take(_ row: WaitingRow) throws
   func take(_ refresh: Refresh) throws
   func take(_ sequence: SequenceState) throws
+  /// Ends the writes of copied rows, then runs a body that applies a record of a table.
+  ///
+  /// - Parameter id: The id of the schema of the record's table.
+  func betweenRows(of id: UInt64, _ body: () throws -> Void) throws
   /// Ends all writes of rows, before a schema change.
   func endRows() throws
   func apply(_ ddl: DDL) throws
   func foreignKeys() throws -> RowNames.Catalog
-  /// Carries out the operator's decision about a record. Returns false if the record is applied like any other.
-  func isDecided(_ record: Record) throws -> Bool
 }
 
 extension GroupApplier {
@@ -209,27 +214,11 @@ extension GroupApplier {
     try resolver.takeWaiting(row, schema, table)
   }
 
-  /// Returns the fields of an error about the present record's row.
-  func rowContext(_ table: String, key: String) -> [String: String] {
-    var context = [
-      "table": table, "key": key, "position": reader.position.description, "transaction": String(cursor.present),
-    ]
-    if cursor.isCopiedRow { context["copied"] = "yes" }
-    return context
-  }
-
   /// Returns the schema record with this id, which the present segment must have.
-  func schema(_ id: UInt64) throws -> TableSchema {
-    guard let schema = reader.schema(id) else {
-      throw CairnError(
-        .trailDamaged, "schema \(id) at \(reader.position) of trail \(name) is not in its segment",
-        hint: "run 'cairn trail verify \(name)'")
-    }
-    return schema
-  }
+  func schema(_ id: UInt64) throws -> TableSchema { try reader.schema(id, of: name) }
 
   /// Returns whether apply skips a change, because a refresh will bring its row.
-  func leavesOut(_ change: ChangeView, _ table: Table) -> Bool {
+  func leavesOut(_ change: ChangeView, _ table: Target.Table) -> Bool {
     options.leavesOut(change, in: cursor.present, isAwaited: table.isAwaited, goesBothWays: table.goesBothWays)
   }
 
@@ -245,37 +234,5 @@ extension GroupApplier {
     guard let given = reader.given(id), method != .rows || source.treatment?.isHistory == true else { return }
     refreshes.begun[given.plainName] = cursor.present
     changedRules.finish(given)
-  }
-
-  // MARK: The trail after the present record
-
-  /// Returns the next schema of a table, later in the trail, that the target can have.
-  func nextFittingSchema(of schema: TableSchema, _ fits: (TableSchema) -> Bool) throws -> NextFittingSchema? {
-    try NextFittingSchema.find(
-      of: schema, behind: reader.position, in: folder, from: start, through: cursor.limit, rules: options.rules,
-      to: Self.engine, fits: fits)
-  }
-
-  func isCopiedLater(_ schema: TableSchema) throws -> Bool {
-    try refreshesAhead().copies(schema, behind: reader.position)
-  }
-
-  /// Returns whether a refresh after the present record corrects a missing or different row of the table.
-  ///
-  /// - Throws: ``RefreshDue`` if the trail may get such a refresh soon.
-  func excuses(_ schema: TableSchema) throws -> Bool {
-    guard schema.flags.contains(.partitioned) else { return false }
-    if try isCopiedLater(schema) { return true }
-    guard cursor.present > cursor.waitedThrough else { return false }
-    throw RefreshDue(
-      number: cursor.present, table: schema, position: reader.position, start: start, last: cursor.limit)
-  }
-
-  private func refreshesAhead() throws -> RefreshesAhead {
-    if let known = cursor.refreshes { return known }
-    let made = try RefreshesAhead(
-      in: folder, from: start, through: cursor.limit, rules: options.rules, to: Self.engine)
-    cursor.refreshes = made
-    return made
   }
 }

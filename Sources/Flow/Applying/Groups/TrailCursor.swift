@@ -3,7 +3,9 @@ import Conflicts
 import Versions
 
 /// The place of a replay in its trail.
-struct TrailCursor {
+final class TrailCursor {
+  /// The checkpoint at which the open group began; nil: the trail's start.
+  var start: Checkpoint?
   /// The transaction whose records are read. Before the first record, the last transaction that was applied.
   private(set) var present: UInt64
   /// The last transaction that was read to its end.
@@ -24,16 +26,30 @@ struct TrailCursor {
   var ahead: Record?
 
   /// A cursor after transaction `number`.
-  init(after number: UInt64) { (present, whole) = (number, number) }
+  init(after number: UInt64, at start: Checkpoint? = nil) {
+    (present, whole) = (number, number)
+    self.start = start
+  }
 
-  mutating func begin(_ header: TransactionHeader, of trail: String, at begin: Position) {
+  func begin(_ header: TransactionHeader, of trail: String, at begin: Position) {
     present = header.number
     isSkipped = false
     place = VersionPlace(
       stamp: VersionStamp(clock: header.clock, origin: trail, number: header.number), begin: begin)
   }
 
-  mutating func skip() { isSkipped = true }
+  func skip() { isSkipped = true }
 
-  mutating func end() { whole = present }
+  func end() { whole = present }
+
+  /// Returns the fields of an error about the present record's row.
+  ///
+  /// - Parameter position: The place of the record in the trail.
+  func rowContext(_ table: String, key: String, at position: Position) -> [String: String] {
+    var context = [
+      "table": table, "key": key, "position": position.description, "transaction": String(present),
+    ]
+    if isCopiedRow { context["copied"] = "yes" }
+    return context
+  }
 }

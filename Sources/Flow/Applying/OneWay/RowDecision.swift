@@ -29,7 +29,7 @@ package struct RowDecision: Equatable, Sendable {
   var rule: String { "\(verdict.rawValue) by \(by)" }
 }
 
-extension OneWayTarget {
+extension GroupApplier {
   /// Carries out the operator's decision about the present record. Returns false if there is none, or if it cannot be
   /// carried out: the record is then applied like any other.
   ///
@@ -46,21 +46,23 @@ extension OneWayTarget {
       guard let table = try table(id), !table.goesBothWays, !table.isAwaited else { return }
       switch (decision.verdict, record) {
       case (.skip, .change(let change)):
-        try leaveOut(change, id, table, by: decision)
+        try oneWay.leaveOut(change, of: schema(id), table, by: decision)
         isDone = true
       case (.skip, .refreshRow(_, let image)):
-        try logLeftOut(before: nil, after: image.values(), id, table, by: decision)
+        try oneWay.logLeftOut(before: nil, after: image.values(), of: schema(id), table, by: decision)
         refreshes.noteRow()
         isDone = true
-      case (.takeSource, .change(let change)): isDone = try takeSource(of: change, table, by: decision)
+      case (.takeSource, .change(let change)): isDone = try oneWay.takeSource(of: change, table, by: decision)
       default: break
       }
     }
     if isDone, decision.verdict == .skip { group.skipChange() }
     return isDone
   }
+}
 
-  private func takeSource(of change: ChangeView, _ table: Table, by decision: RowDecision) throws -> Bool {
+extension OneWayTarget {
+  fileprivate func takeSource(of change: ChangeView, _ table: Table, by decision: RowDecision) throws -> Bool {
     let rows = try rows(of: change, table)
     let plan = try SourceWins(before: rows.before, after: rows.after, key: table.rowKey) {
       try localRow($0, of: table)
@@ -79,7 +81,9 @@ extension OneWayTarget {
 
   // MARK: Changes that are left out
 
-  private func leaveOut(_ change: ChangeView, _ id: UInt64, _ table: Table, by decision: RowDecision) throws {
+  fileprivate func leaveOut(
+    _ change: ChangeView, of source: @autoclosure () throws -> TableSchema, _ table: Table, by decision: RowDecision
+  ) throws {
     let (before, after) = (try change.before?.values(), try change.after?.values())
     var plan: SourceWins?
     // The target may have no form for a value of the row: then the log has the row as the trail has it.
@@ -87,7 +91,7 @@ extension OneWayTarget {
       let rows = try rows(of: change, table)
       plan = try SourceWins(before: rows.before, after: rows.after, key: table.rowKey) { try localRow($0, of: table) }
     } catch is CairnError {}
-    guard let plan else { return try logLeftOut(before: before, after: after, id, table, by: decision) }
+    guard let plan else { return try logLeftOut(before: before, after: after, of: source(), table, by: decision) }
     for step in plan.steps {
       try log(
         ConflictRecord(
@@ -98,10 +102,9 @@ extension OneWayTarget {
   }
 
   /// Logs a change that is left out, with the row as the trail has it.
-  private func logLeftOut(
-    before: [Value?]?, after: [Value?]?, _ id: UInt64, _ table: Table, by decision: RowDecision
+  fileprivate func logLeftOut(
+    before: [Value?]?, after: [Value?]?, of source: TableSchema, _ table: Table, by decision: RowDecision
   ) throws {
-    let source = try schema(id)
     let names = source.columns.map(\.name)
     let whole = after.map { after in before.map { after.filled(from: $0) } ?? after }
     let known = before ?? whole ?? []

@@ -49,21 +49,21 @@ protocol OneWayTable: ApplyTable, ParkingTable {
 }
 
 /// A one-way target whose rows applications may write. All calls belong to apply's open transaction.
-protocol OneWayTarget: GroupApplier where Table: OneWayTable {
+protocol OneWayTarget: AnyObject {
+  associatedtype Table: OneWayTable
+  /// The trail that is applied.
+  var name: TrailName { get }
+  var cursor: TrailCursor { get }
   var clock: Clock { get }
+  var progress: ApplyProgress { get }
+  func log(_ record: ConflictRecord) throws
   /// Returns the row with a key; nil if there is none. The transaction stays usable if this fails.
   func localRow(_ key: [Value], of table: Table) throws -> [Value]?
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow]
   /// Writes the row with a key; deletes it if `row` is nil.
   func write(_ row: SourceWins.Row?, _ key: [Value], to table: Table) throws
-  /// Whether apply carries out decisions of the operator about single rows here.
-  var takesDecisions: Bool { get }
   /// Returns the row before and after a change, in the form of a target's table.
   func rows(of change: ChangeView, _ table: Table) throws -> (before: SourceWins.Row?, after: SourceWins.Row?)
-  /// Ends the writes of copied rows, then runs a body that applies a record of a table.
-  ///
-  /// - Parameter id: The id of the schema of the record's table.
-  func betweenRows(of id: UInt64, _ body: () throws -> Void) throws
   /// Runs a body that writes rows of a table. Throws an error that names the row instead of the engine's error.
   func naming<Result>(_ table: Table, _ body: () throws -> Result) throws -> Result
 }

@@ -56,9 +56,10 @@ struct GuardUpkeep {
     replay.progress.update { [schedule] in $0.guards = schedule }
     guard !changed.isEmpty else { return [] }
     // The next record of a table shows whether the table may continue.
-    replay.forgetShapes()
+    replay.tables.forgetShapes()
     return Set(
-      replay.tables.filter { changed.contains("\($0.value.schema.quotedName).\($0.value.name.quotedName)") }.keys)
+      replay.tables.tables.filter { changed.contains("\($0.value.schema.quotedName).\($0.value.name.quotedName)") }.keys
+    )
   }
 
   /// Stores which tables must have the triggers, and looks up which tables lack them. If another session has locked

@@ -24,13 +24,13 @@ struct LateForeignKeys {
     guard try !replay.state.pending(.foreignKey).isEmpty else { return progress.update { $0.lateKeys = nil } }
     // By this message, capture recognizes the transaction as one of ours.
     let note = AppliedNote(trail: replay.name.description, number: 0, clock: 0, position: replay.position)
-    let areMade = try replay.connection.transaction(replay.own.begin.sql) {
-      try replay.connection.query(replay.own.message.sql, [note.text])
-      return try replay.shape.makeForeignKeys(replay.sink, of: Array(replay.tables.values))
+    let areMade = try replay.connection.transaction(replay.session.own.begin.sql) {
+      try replay.connection.query(replay.session.own.message.sql, [note.text])
+      return try replay.tables.shape.makeForeignKeys(replay.sink, of: Array(replay.tables.tables.values))
     }
     if areMade { progress.update { $0.lateKeys = nil } }
     // Apply reads the tables' references again.
     replay.desk?.shared.noteShapes()
-    replay.forgetShapes()
+    replay.tables.forgetShapes()
   }
 }

@@ -97,7 +97,7 @@ extension PostgresApply {
     _ tables: [PostgresApplyState.Waiting], _ main: PostgresReplay
   ) -> PostgresReplay.Desk? {
     let goesBothWays = tables.contains { table in
-      main.tables[table.source].map { options.goesBothWays($0.schema, $0.name) } ?? true
+      main.tables.tables[table.source].map { options.goesBothWays($0.schema, $0.name) } ?? true
     }
     guard let twoWay = options.twoWay, goesBothWays else { return nil }
     return .init(twoWay, name, RowNames(to: .postgres, options.names), clock)
@@ -164,7 +164,7 @@ extension PostgresApply {
         isMoved = true
         catchUp.share.grow()
         catchUp.tables = catchUp.replay.waiting
-        if catchUp.replay.applied >= last { try catchUp.replay.keepUpIdentities(isLast: true) }
+        if catchUp.replay.applied >= last { try catchUp.replay.session.keepUpIdentities(isLast: true) }
         if catchUp.tables.isEmpty || catchUp.replay.applied >= last { break }
         if Clock.monotonicMilliseconds > deadline {
           try catchUp.replay.sink.rest()
@@ -218,7 +218,7 @@ extension PostgresApply {
       guard !catchUp.replay.isCareful else { throw fault.error ?? Self.untouched(catchUp.replay) }
       catchUp.carefulThrough = max(number, 1)
       do {
-        if let desk = catchUp.desk { try catchUp.replay.checkOvertaken(desk, stop) }
+        if let desk = catchUp.desk { try catchUp.replay.commits.checkOvertaken(desk, stop) }
       } catch is LocalAhead { overtake(&catchUp, number - applied) }
     case let ahead as Ahead: try make(ahead, catchUp.replay.connection)
     case let refusal as SchemaStop:

@@ -7,12 +7,12 @@ extension PostgresReplay {
   /// Returns whether the transaction must go into quarantine. If so, adds it to the quarantine log in the group's
   /// transaction. In a catch-up, the log already has the transaction.
   func putAside(_ header: TransactionHeader) throws -> Bool {
-    guard let shelf, retried == nil else { return false }
-    guard !scope.isCatchUp else { return shelf.contains(header.number) }
+    guard let shelf = notes.shelf, notes.retried == nil else { return false }
+    guard !tables.scope.isCatchUp else { return shelf.contains(header.number) }
     let look = try shelf.look(header, at: reader.position, behind: reader.checkpoint, now: clock.microseconds())
     guard var one = look else { return false }
-    if head == nil { try begin(header, as: header.number - 1) }
-    try endChunk()
+    if session.head == nil { try begin(header, as: header.number - 1) }
+    try refresh.endChunk()
     try sink.settle()
     one.id = try QuarantineLog(connection).append(one)
     shelf.add(one)

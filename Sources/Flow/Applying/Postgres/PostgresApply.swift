@@ -110,7 +110,7 @@ package final class PostgresApply {
           patience.moved()
           continue
         }
-        try replay.keepUpIdentities(isLast: isLast)
+        try replay.session.keepUpIdentities(isLast: isLast)
         progress.noteEnd(replay.reader.durableEnd.position)
         if isLast {
           if try tryCatchUps(stop, isLast: true) { continue }
@@ -282,7 +282,7 @@ package final class PostgresApply {
         throw fault.error ?? Self.untouched(replay)
       }
       replay.abandon()
-      if let desk { try replay.checkOvertaken(desk, stop) }
+      if let desk { try replay.commits.checkOvertaken(desk, stop) }
       carefulThrough = max(replay.cursor.present, 1)
       forget()
       return true

@@ -49,44 +49,23 @@ final class PostgresApplyTable {
   var state: PostgresApplyState.Table
   let localWrites: LocalWrites
   let goesBothWays: Bool
-  let columns: [PostgresTargetTable.Column]
-  let converters: [PostgresText]
+  private let parts: PostgresColumns
   let key: [Int]
   /// The target's unique index over the key columns; nil if there is none.
   let keyIndex: PostgresTargetTable.UniqueIndex?
   /// The positions of the deferrable indexes in the target table's list of unique indexes. PostgreSQL checks these
   /// indexes by triggers, which do not fire in apply's session.
   let uncheckedIndexes: [Int]
-  let alwaysIdentity: ColumnMask
-  /// The columns whose type apply has changed to text at the target, because a value of the source did not fit.
-  let widened: ColumnMask
   /// The quoted names of the target-only columns whose values are saved while a chunk of a refresh replaces rows.
   var asideColumns: [String] = []
   /// Whether rows were written since the sequences of the table's identity columns were last advanced.
   var hasNewKeys = true
-  /// Two-way: whether the table's rule is `insert-only`, so that apply adds rows and changes none. Nil: not looked up
-  /// yet.
-  var takesRowsIn: Bool?
-  /// The columns with the rule `delta`, whose changes are added up, as indexes in the trail's table.
-  var summed: [Int] = []
-  /// Two-way: the foreign keys that reference the table, and the group in which apply has locked and checked the tables
-  /// that have them.
-  var referrers: (list: [Reference], group: UInt64?)?
-  /// A cache for ``PostgresForm``: the schema of the row converted last, and the conversion for each target column.
-  /// Nil: the schema lacks the column.
-  var lastForm: (schema: TableSchema, columns: [(Int, PostgresText)?])?
+  /// Facts about the table that apply looks up only once.
+  var lookups = PostgresTableLookups()
   /// The check, in each transaction of apply, that no untrusted role has replaced the table or changed its code. Nil if
   /// no untrusted role has the rights for this.
   var watch: OwnersWatch?
-  /// A cache: this table with the columns that only the target has.
-  ///
-  /// `since`: the last transaction that was applied before these columns were read.
-  var wider: (table: PostgresApplyTable?, since: UInt64)?
-  private let names: [String]
-  private var statements: [Shape: PostgresStatement] = [:]
-  private let number: Int
-  private var statementCount = 0
-  private static let statementsMax = 500
+  private var statements: PostgresTableStatements
 
   /// Creates the object for one table of the trail and its table at the target.
   ///
@@ -100,29 +79,25 @@ final class PostgresApplyTable {
   ) {
     (self.localWrites, self.goesBothWays) = (localWrites, goesBothWays)
     (self.given, self.stateKey, positions) = (given, stateKey, part.positions)
-    (self.target, self.state, self.number) = (target, state, number)
+    (self.target, self.state) = (target, state)
+    statements = PostgresTableStatements(number: number)
     (source, self.mapped) = (part.schema, mapped)
     let source = part.schema
-    columns = mapped.columns.compactMap { target.column($0.name) }
-    let columns = columns
-    let unique = Set(source.key + source.uniques.joined())
-    converters = source.columns.indices.map { [columns] in
-      PostgresText(
-        from: source.columns[$0], of: source.engine, to: columns[$0].type, isUnique: unique.contains($0),
-        keepsSpelling: goesBothWays && unique.contains($0))
-    }
-    names = columns.map(\.name.quotedName)
+    parts = PostgresColumns(
+      source, mapped, target, isCreated: state.isCreated, keepsSpelling: goesBothWays)
+    let columns = parts.columns
     let keyed = source.flags.contains(.wholeRow) ? [] : source.key
     keyIndex = keyed.isEmpty ? nil : target.key(over: keyed.map { columns[$0].name })
     // Without a unique index, the whole row is the key. For example, different values of SQLite may become one text.
     key = keyIndex == nil ? [] : keyed
-    widened = ColumnMask(
-      columns.indices.filter {
-        state.isCreated && columns[$0].type.kind == .text && mapped.columns[$0].declaredType != columns[$0].type.name
-      })
     uncheckedIndexes = target.uniqueIndexes.indices.filter { !target.uniqueIndexes[$0].isImmediate }
-    alwaysIdentity = ColumnMask(columns.indices.filter { columns[$0].identity == .always })
   }
+
+  var columns: [PostgresTargetTable.Column] { parts.columns }
+  var converters: [PostgresText] { parts.converters }
+  var alwaysIdentity: ColumnMask { parts.alwaysIdentity }
+  var widened: ColumnMask { parts.widened }
+  private var names: [String] { parts.names }
 
   var isWholeRow: Bool { key.isEmpty }
 
@@ -177,16 +152,10 @@ final class PostgresApplyTable {
   // MARK: Statements
 
   func statement(_ shape: Shape) -> PostgresStatement {
-    if let statement = statements[shape] { return statement }
+    if let statement = statements.find(shape) { return statement }
     var builder = Builder(table: self)
     let sql = builder.sql(shape)
-    statementCount += 1
-    // The number of sets of columns that change together has no limit.
-    if statements.count >= Self.statementsMax { statements.removeAll() }
-    let statement = PostgresStatement(
-      name: "c\(number)_\(statementCount)", sql: sql, parameters: builder.parameters)
-    statements[shape] = statement
-    return statement
+    return statements.add(shape, sql, builder.parameters)
   }
 
   /// Builds the SQL of a statement, and numbers its parameters.

@@ -55,9 +55,9 @@ struct PostgresForm: RowForm {
   }
 
   private func columns(of schema: TableSchema) throws -> [(Int, PostgresText)?] {
-    if let form = table.lastForm, form.schema == schema { return form.columns }
+    if let form = table.lookups.lastForm, form.schema == schema { return form.columns }
     let columns = try madeColumns(of: schema)
-    table.lastForm = (schema, columns)
+    table.lookups.lastForm = (schema, columns)
     return columns
   }
 

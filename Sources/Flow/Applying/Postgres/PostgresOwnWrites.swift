@@ -17,7 +17,9 @@ struct PostgresOwnWrites {
       try replay.inform(desk)
       desk.shared.noteOwnRead(about: replay.name)
     }
-    guard let writes = OwnWrites(replay, desk, replay.clock, table: table), let first = writes.first else { return }
+    guard let writes = OwnWrites(replay.target, of: replay.name, desk, replay.clock, table: table),
+      let first = writes.first
+    else { return }
     // A catch-up that ended has dropped the prepared statements of this connection.
     try replay.sink.rest()
     writes.session.beginGroup()
@@ -28,9 +30,9 @@ struct PostgresOwnWrites {
       try replay.sink.settle()
       let resolved = try writes.resolve(stop)
       try replay.sink.settle()
-      try replay.checkUncheckedRows()
-      try replay.proveWatched()
-      try replay.checkDesk(writes.session, stop)
+      try replay.rows.writer.checkUncheckedRows()
+      try replay.session.proveWatched(replay.tables.open)
+      try replay.commits.check(writes.session, stop)
       try replay.sink.settle()
       try replay.connection.execute("COMMIT")
       writes.noteResolved(resolved)
@@ -46,9 +48,9 @@ struct PostgresOwnWrites {
       replay.connection.rollback()
       throw error
     }
-    let conflicts = replay.conflicts
+    let conflicts = replay.session.conflicts
     replay.progress.update { $0.conflicts += conflicts }
-    replay.conflicts = 0
+    replay.session.conflicts = 0
   }
 
   private func table(_ schema: TableSchema) throws -> OwnTable<PostgresApplyTable> {
@@ -56,9 +58,9 @@ struct PostgresOwnWrites {
     func isIt(_ known: PostgresApplyState.Table) -> Bool {
       known.schema.hasSameBytes(as: schema.namespace) && known.name.hasSameBytes(as: schema.name)
     }
-    let tables = replay.tables
+    let tables = replay.tables.tables
     let waits = replay.waiting.contains { tables[$0.source].map(isIt) ?? false }
     if waits || tables.values.contains(where: { isIt($0) && ($0.isAwaited || $0.refreshing != nil) }) { return .later }
-    return try replay.table(like: schema).map(OwnTable.open) ?? .none
+    return try replay.target.table(like: schema).map(OwnTable.open) ?? .none
   }
 }

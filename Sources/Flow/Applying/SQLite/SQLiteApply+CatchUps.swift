@@ -238,7 +238,7 @@ extension SQLiteApply {
       target.rollback()
       throw error
     }
-    replay.forgetShapes()
+    replay.tables.forgetShapes()
     options.twoWay?.hold(name, through: heldThrough)
     return .resumed
   }
@@ -251,7 +251,7 @@ extension SQLiteApply {
       (waiting.table.checkpoint, waiting.table.number, waiting.from) = (halt.checkpoint, halt.number, halt.from)
     } else {
       (waiting.table.checkpoint, waiting.table.number) = (replay.reader.checkpoint, replay.cursor.whole)
-      if replay.catchUpName != nil { waiting.from = nil }
+      if replay.tables.catchUpName != nil { waiting.from = nil }
     }
     let hasReached = replay.halt == nil && replay.cursor.whole >= number
     if hasReached {
@@ -266,8 +266,8 @@ extension SQLiteApply {
     }
     try target.commit()
     noteAdopted(replay)
-    self.replay.forgetShapes()
-    replay.forgetShapes()
+    self.replay.tables.forgetShapes()
+    replay.tables.forgetShapes()
     // This must follow the commit: until then, no more transactions count as known.
     options.twoWay?.hold(name, through: heldThrough)
     if let desk = replay.desk {
@@ -278,9 +278,9 @@ extension SQLiteApply {
     progress.update {
       $0.rows += rows
       replay.refreshes.report(to: &$0)
-      $0.conflicts += replay.conflicts
+      $0.conflicts += replay.rows.conflicts
     }
-    replay.conflicts = 0
+    replay.rows.conflicts = 0
     return hasReached
   }
 
@@ -290,7 +290,7 @@ extension SQLiteApply {
     var known = target.tables[key] ?? .init()
     known.waiting = nil
     target.guardsAreDue = true
-    let wanted = SQLiteReplay.wanted(row)
+    let wanted = SQLiteTables.wanted(row)
     if !wanted.hasSameBytes(as: row), target.tables[wanted.sqliteKey] == nil {
       // The table now has the name that it could not have while it waited.
       try target.state.forget(row)

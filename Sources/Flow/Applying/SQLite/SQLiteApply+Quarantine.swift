@@ -9,11 +9,11 @@ extension SQLiteReplay {
     guard let shelf else { return false }
     guard scope == .main else { return shelf.contains(header.number) }
     let look = try shelf.look(
-      header, at: reader.position, behind: reader.checkpoint, now: target.clock.microseconds())
+      header, at: reader.position, behind: reader.checkpoint, now: file.clock.microseconds())
     guard var one = look else { return false }
     one.id = try QuarantineLog(database).append(one)
     shelf.add(one)
-    target.progress.note(one.notice)
+    file.progress.note(one.notice)
     return true
   }
 }
@@ -91,17 +91,17 @@ extension SQLiteApply {
       try target.commit()
       noteAdopted(replay)
       try desk?.shared.window.commit(name)
-      self.replay.forgetShapes()
+      self.replay.tables.forgetShapes()
       progress.update {
         $0.rows += UInt64(group.rows)
-        $0.conflicts += replay.conflicts
+        $0.conflicts += replay.rows.conflicts
       }
       return true
     } catch {
       target.rollback()
       desk?.shared.window.rollback(name)
       try target.reload()
-      self.replay.forgetShapes()
+      self.replay.tables.forgetShapes()
       if let refusal = error as? SQLiteReplay.Refusal {
         try explain(one, refusal.error, stop)
         return true

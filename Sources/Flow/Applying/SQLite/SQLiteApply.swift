@@ -278,12 +278,12 @@ package final class SQLiteApply {
       $0.position = reached.position
       $0.copying = replay.refreshes.shown { $0.schema.name }
       replay.refreshes.report(to: &$0)
-      $0.conflicts += replay.conflicts
+      $0.conflicts += replay.rows.conflicts
       $0.quarantined = quarantined
       $0.isCaughtUp = false
       $0.awaitsCopies = awaitsCopies
     }
-    replay.conflicts = 0
+    replay.rows.conflicts = 0
     noteWaiting()
     try purge()
   }

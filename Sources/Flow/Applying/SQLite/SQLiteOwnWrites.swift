@@ -6,7 +6,7 @@ struct SQLiteOwnWrites {
   let replay: SQLiteReplay
   let desk: SQLiteReplay.Desk
 
-  private var target: SQLiteTarget { replay.target }
+  private var target: SQLiteTarget { replay.file }
 
   /// Resolves the rows that were found.
   ///
@@ -17,16 +17,18 @@ struct SQLiteOwnWrites {
       desk.beginGroup()
       try replay.inform(desk)
     }
-    guard let writes = OwnWrites(replay, desk, target.clock, table: table), try target.begin(stop) else { return }
+    guard let writes = OwnWrites(replay.target, of: replay.name, desk, target.clock, table: table),
+      try target.begin(stop)
+    else { return }
     defer { target.rollback() }
     writes.session.beginGroup()
     try replay.inform(writes.session)
     let resolved = try writes.resolve(stop)
     try target.commit()
     writes.noteResolved(resolved)
-    let conflicts = replay.conflicts
+    let conflicts = replay.rows.conflicts
     target.progress.update { $0.conflicts += conflicts }
-    replay.conflicts = 0
+    replay.rows.conflicts = 0
   }
 
   private func table(_ schema: TableSchema) throws -> OwnTable<SQLiteApplyTable> {
@@ -34,6 +36,6 @@ struct SQLiteOwnWrites {
     let known = target.tables[schema.name.sqliteKey]
     let waits = target.tables.values.contains { $0.waiting?.holds(schema.name) ?? false }
     if waits || known?.isAwaited == true || known?.refreshing != nil { return .later }
-    return try replay.table(like: schema).map(OwnTable.open) ?? .none
+    return try replay.target.table(like: schema).map(OwnTable.open) ?? .none
   }
 }

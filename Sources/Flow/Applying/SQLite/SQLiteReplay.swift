@@ -19,75 +19,69 @@ final class SQLiteReplay {
     case catchUp(NameKey)
   }
 
-  let target: SQLiteTarget
-  let scope: Scope
-  let reader: ApplyReader
-  private(set) var groupStart: Checkpoint
-  /// The memory that the table definitions in this group's schema changes take, in bytes.
-  var definitionBytes = 0
-  /// The errors of the records that the target refuses, by the record's position in the trail. Apply suspends the table
-  /// of such a record.
-  let refusals: [Position: CairnError]
-  /// For each position at which the catch-up's table is suspended: the later refresh in the trail with which the table
-  /// continues.
-  let overtaken: [Position: ResyncPoint]
-  let database: Database
-  let state: SQLiteApplyState
-  let options: ApplyOptions
-  let name: TrailName
-  let isUTF16: Bool
-  let folder: String
-  /// The conflict handling of two-way replication; nil if the apply is one-way.
-  let desk: Desk?
+  /// The error for a record that the target refuses, such as a schema change. The record's table is then suspended.
+  struct Refusal: Error {
+    let position: Position
+    let error: CairnError
+  }
+
+  /// The place at which a table is suspended: a record, and the checkpoint before the record's transaction.
+  struct Place {
+    let from: Position
+    let checkpoint: Checkpoint
+    let number: UInt64
+  }
+
+  let file: SQLiteTarget
+  let cursor: TrailCursor
+  let tables: SQLiteTables
+  let rows: SQLiteRows
+  let target: SQLiteConflictTarget
+  let schema: SQLiteSchema
+  let refresh: SQLiteRefresh
   /// The resolution of conflicts; nil if the apply is one-way.
-  private(set) lazy var resolver = desk.map { RowResolver(self, $0, name, target.clock) }
+  let resolver: RowResolver<SQLiteConflictTarget>?
   /// The trail's transactions in quarantine; nil while one of them is being retried.
   let shelf: QuarantineStore?
   /// The object that chooses the statements of the source that apply executes instead of writing their rows. Nil: apply
   /// writes all rows.
   let statements: StatementSession?
-  var cursor: TrailCursor
+  private let replayed: SQLiteStatementReplay?
+  private(set) var groupStart: Checkpoint
   var group = ApplyGroup()
-  var openTables = SegmentTables<SQLiteApplyTable>()
-  /// The table's name at the present position in the trail, in a catch-up; nil before the table was created.
-  var catchUpName: String?
-  var halt: Place?
-
-  var refreshes = RefreshTracker<SQLiteApplyTable>()
-  var changedRules: ChangedRules
-  var conflicts = 0
-  /// Whether apply itself makes the present schema change. False if an operator has already made it at the target.
-  var isShapeMade = false
-  var early = OutOfOrderChanges()
-  var parked = ParkedRows<SQLiteApplyTable, Value>()
-  var before: [ColumnView] = []
-  var after: [ColumnView] = []
-  var madeBefore = ByteWriter(capacity: 256)
-  var madeAfter = ByteWriter(capacity: 256)
-
-  private var idAtHand: UInt64?
 
   /// Opens the trail in `folder`.
   ///
   /// - Throws: `checkpoint-foreign` if the checkpoint is not in the trail.
   init(
-    _ target: SQLiteTarget, trail folder: String, at checkpoint: Checkpoint?, number: UInt64, scope: Scope = .main,
+    _ file: SQLiteTarget, trail folder: String, at checkpoint: Checkpoint?, number: UInt64, scope: Scope = .main,
     refusals: [Position: CairnError] = [:], overtaken: [Position: ResyncPoint] = [:], desk: Desk? = nil,
     shelf: QuarantineStore? = nil, statements: StatementSession? = nil
   ) throws {
-    (self.target, self.scope, self.refusals, self.overtaken) = (target, scope, refusals, overtaken)
-    (self.desk, self.shelf, self.statements) = (desk, shelf, statements)
+    (self.file, self.shelf, self.statements) = (file, shelf, statements)
     statements?.begin()
-    cursor = TrailCursor(after: checkpoint == nil ? target.options.begin.number : number)
-    (database, state, options) = (target.database, target.state, target.options)
-    (name, isUTF16, self.folder) = (target.trail, target.isUTF16, folder)
-    reader = try ApplyReader.open(folder: folder, for: checkpoint, options: options, to: .sqlite)
+    let options = file.options
+    cursor = TrailCursor(after: checkpoint == nil ? options.begin.number : number)
+    let reader = try ApplyReader.open(folder: folder, for: checkpoint, options: options, to: .sqlite)
     groupStart = reader.checkpoint
-    changedRules = ChangedRules(options.changedRules, besides: target.adopted)
-    if case .catchUp(let key) = scope, let waiting = target.tables[key]?.waiting {
-      catchUpName = waiting.from == nil ? waiting.names.first : nil
-    }
+    let ahead = TrailAhead(reader: reader, cursor: cursor, folder: folder, rules: options.rules, engine: .sqlite)
+    tables = SQLiteTables(file, scope, reader, cursor, ahead, desk)
+    rows = SQLiteRows(tables)
+    target = SQLiteConflictTarget(rows)
+    resolver = desk.map { [target] in RowResolver(target, $0, file.trail, file.clock) }
+    schema = SQLiteSchema(rows, refusals: refusals, overtaken: overtaken)
+    refresh = SQLiteRefresh(schema, resolver)
+    replayed = statements.map { [schema] in SQLiteStatementReplay($0, schema) }
   }
+
+  var scope: Scope { tables.scope }
+  var reader: ApplyReader { tables.reader }
+  var database: Database { file.database }
+  var options: ApplyOptions { file.options }
+  var name: TrailName { file.trail }
+  var desk: Desk? { tables.desk }
+  var refusals: [Position: CairnError] { schema.refusals }
+  var halt: Place? { tables.halt }
 
   // MARK: Groups
 
@@ -101,242 +95,143 @@ final class SQLiteReplay {
     }
   }
 
-  private(set) lazy var gate = ClockGate(name, target.clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
+  private(set) lazy var gate = ClockGate(name, file.clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
 
-  // MARK: Tables
+  // MARK: Two-way
 
-  func table(_ id: UInt64) throws -> SQLiteApplyTable? {
-    if let table = openTables.find(id, in: reader.position.segment) { return table }
-    do {
-      let table = try openedAtOnce(id)
-      openTables.note(table, id)
-      return table
-    } catch let refusal as Unopened {
-      // From this record on, the table is suspended; the rest of the group is applied.
-      if refusal.isUndone, scope == .main, idAtHand == id {
-        try beginToWait(schema(id), refusal.error)
-        return nil
-      }
-      throw Refusal(position: reader.position, error: refusal.error)
-    }
-  }
-
-  /// The error for a target table that does not fit the trail's schema.
-  private struct Unopened: Error {
-    let error: CairnError
-    /// Whether the failed attempt to open the table left the target and apply's state unchanged.
-    let isUndone: Bool
-  }
-
-  /// Opens a table; nil if apply skips it. If opening fails, undoes its effects and throws ``Unopened``.
-  private func openedAtOnce(_ id: UInt64) throws -> SQLiteApplyTable? {
-    let (tables, areDue) = (target.tables, target.guardsAreDue)
-    let version = try database.integer("PRAGMA schema_version")
-    try database.execute("SAVEPOINT cairn_opening")
-    do {
-      let table = try opened(id)
-      try database.execute("RELEASE cairn_opening")
-      return table
-    } catch {
-      let why = (error as? Refusal)?.error ?? error as? CairnError
-      guard let why, why.suspendsTable else { throw error }
-      let isSame = try database.integer("PRAGMA schema_version") == version
-      try database.execute("ROLLBACK TO cairn_opening")
-      try database.execute("RELEASE cairn_opening")
-      if isSame { (target.tables, target.guardsAreDue) = (tables, areDue) }
-      throw Unopened(error: why, isUndone: isSame)
-    }
-  }
-
-  private func opened(_ id: UInt64) throws -> SQLiteApplyTable? {
-    let schema = try schema(id)
-    let targetName = self.targetName(of: schema)
-    guard isInScope(targetName), let part = try part(of: schema) else { return nil }
-    let mapping = try underNameThere(try mapping(part.schema))
-    let move = desk?.move(of: schema)
-    if let move, try target.shape.exists(move.former.name) { throw move.taken(schema, at: database.path) }
-    try meet(mapping, key(targetName))
-    if move == nil { try adopt(id, mapping) }
-    var known = target.tables[key(targetName)] ?? .init()
-    if move == nil { try claim(&known, for: mapping) }
-    let name = mapping.target.name
-    try options.checkAllowed("", name, in: .sqlite)
-    let claim = try claimRows(of: mapping.source, as: name)
-    // In a history, a copy replaces nothing, so the changes before it are applied too.
-    let isAwaited = known.isAwaited && mapping.source.treatment?.isHistory != true
-    if known.claim != claim || known.isAwaited != isAwaited {
-      if !isAwaited, known.isAwaited { (known.refreshing, known.isAwaited) = (nil, false) }
-      known.claim = claim
-      // Until the trail uses the new name too, apply's state has the former one.
-      try save(move == nil ? name : targetName, known)
-    }
-    let columns = Set(
-      try database.query("SELECT name FROM pragma_table_xinfo(?)", [.text(name)]).map { $0[0].string.sqliteKey })
-    let there = mapping.target.columns.indices.filter {
-      columns.contains(mapping.target.columns[$0].name.sqliteKey)
-    }
-    if options.policy(isCreated: known.isCreated) != .ignore {
-      guard there.count == mapping.target.columns.count else { throw try lacking(mapping, there) }
-    } else if columns.isEmpty {
-      target.progress.note("table \(name) is left out: the target lacks it, and 'ddl' is ignore")
-      return nil
-    }
-    for (index, column) in mapping.target.columns.enumerated() where !there.contains(index) {
-      target.progress.note(
-        "column \(name).\(column.name) is left out: the target lacks it, and 'ddl' is ignore")
-    }
-    try target.fired.keepInStep()
-    try target.keepHooked()
-    try target.noteQuietTriggers(of: name)
-    if options.goesBothWays("", name) {
-      try KeyCheck.check(mapping.source, mapping.target, in: .sqlite(database), includes: options.goesBothWays)
-      try options.twoWay?.limits.movedKeys.check(mapping.source, mapping.target, from: self.name)
-    }
-    let table = SQLiteApplyTable(
-      mapping, state: known, database: database, there: there, image: (schema, part.positions),
-      localWrites: try localWrites(of: mapping), goesBothWays: options.goesBothWays("", name))
-    table.mayCollide = try table.goesBothWays && table.hasOtherUniqueValues()
-    return table
-  }
-
-  private func isInScope(_ name: String) -> Bool {
-    switch scope {
-    case .main: target.tables[name.sqliteKey]?.waiting == nil
-    case .catchUp: catchUpName?.sqliteKey == name.sqliteKey
-    }
-  }
-
-  /// In a catch-up, returns the mapping with the name that the table has at the target. Otherwise, returns the mapping
-  /// unchanged.
-  func underNameThere(_ mapping: TableMapping) throws -> TableMapping {
-    guard case .catchUp(let key) = scope, let names = target.tables[key]?.waiting?.names else { return mapping }
-    let name = mapping.target.name
-    if try target.shape.exists(name) {
-      // Another table has this name by now.
-      let isTaken = target.tables.contains { $0.key != key && $0.value.waiting?.holds(name) ?? false }
-      guard isTaken, let later = try names.last(where: target.shape.exists) else { return mapping }
-      return mapping.named(later)
-    }
-    return try names.first(where: target.shape.exists).map(mapping.named) ?? mapping
-  }
-
-  func key(_ name: String) -> NameKey { if case .catchUp(let key) = scope { key } else { name.sqliteKey } }
-
-  /// Stores the name of the PostgreSQL table that is replicated to a target table. Does nothing for an SQLite source.
+  /// Reads which rows applications have changed: from this database's own trail, and from the journal. Runs in the
+  /// group's transaction.
   ///
-  /// - Throws: `name-collision` if another PostgreSQL table is already replicated to that table.
-  func claim(_ known: inout SQLiteApplyState.Table, for mapping: TableMapping) throws {
-    guard mapping.source.engine == .postgres else { return }
-    let name = mapping.source.fullName
-    if let owner = owner(besides: mapping.source) {
-      throw TableMapping.collision(owner, name, at: mapping.target.name)
+  /// - Throws: ``LocalAhead`` if the journal has too many rows that the trail lacks.
+  func inform(_ desk: Desk) throws {
+    let window = desk.shared.window
+    try desk.lookAtKeys { try SQLiteApplyTable.foreignKeys(database) }
+    _ = try window.catchUp(rowNames: desk.ownNames, learn: desk.names.learn)
+    if desk.learnColumns() { tables.forgetShapes() }
+    guard case .journal(let rows) = desk.shared.local else { return desk.inform() }
+    var uncaptured: Set<RowName> = []
+    let isShown = try rows(database, window.ownReach.sourcePosition) { schema, values in
+      if let name = desk.names.name(schema, values) { uncaptured.insert(name) }
+      uncaptured.formUnion(desk.names.parents(schema, values, from: nil).map(\.name.reference))
+      uncaptured.formUnion(desk.names.alternates(schema, values))
     }
-    guard known.source.isEmpty || known.source.hasSameBytes(as: name) else {
-      throw TableMapping.collision(known.source, name, at: mapping.target.name)
+    guard isShown else { throw LocalAhead() }
+    if uncaptured.isEmpty {
+      if let number = desk.shared.noteCaptured() { try StoredReturns(database).close(by: number) }
+      desk.shared.noteOwnRead(about: name)
     }
-    known.source = name
+    desk.inform(uncaptured: uncaptured)
   }
 
-  func save(_ name: String, _ table: SQLiteApplyState.Table) throws {
-    let key = key(name)
-    var table = table
-    table.isGuarded = options.isGuarded("", name)
-    target.guardsAreDue = true
-    try state.save(table.waiting?.names.last ?? name, table)
-    target.tables[key] = table
-    openTables.forgetAll()
+  /// Returns whether a change is resolved as a possible conflict at the end of its transaction.
+  private func defers(_ change: ChangeView, _ table: SQLiteApplyTable) throws -> Bool {
+    guard let resolver, let schema = reader.given(change.schemaID) else { return false }
+    do { return try resolver.defers(change, schema, table) } catch let error as CairnError
+      where error.code == .tableRefused
+    { throw Refusal(position: reader.position, error: error) }
   }
 
-  /// Removes apply's state of a table. A suspended table stays listed as suspended.
-  func forget(_ name: String) throws {
-    let key = key(name)
-    target.guardsAreDue = true
-    if let waiting = target.tables[key]?.waiting {
-      var known = SQLiteApplyState.Table()
-      known.waiting = waiting
-      try save(name, known)
-    } else {
-      try state.forget(name)
-      target.tables[key] = nil
-    }
-    openTables.forgetAll()
+  /// Returns whether apply skips a row of a refresh because the target's own version of the row must stay.
+  private func keepsOwn(_ id: UInt64, _ image: ImageView, _ table: SQLiteApplyTable) throws -> Bool {
+    guard let resolver, let schema = reader.given(id) else { return false }
+    return try resolver.keepsOwn(image, schema, table)
   }
-
-  /// Drops the TEMP triggers of apply's connection before a schema change.
-  func releaseTriggers() throws {
-    try target.fired.release()
-    try target.releaseHooks()
-    forgetShapes()
-  }
-
-  func forgetShapes() { openTables.forgetAll() }
 }
 
 // The steps of a group that depend on SQLite.
 extension SQLiteReplay: GroupApplier {
-  var checksClocks: Bool { scope == .main }
   static let engine = Engine.sqlite
-  var start: Checkpoint? { groupStart }
-  var endsGroup: Bool { halt != nil }
+  var checksClocks: Bool { scope == .main }
+  var endsGroup: Bool { tables.halt != nil }
+  var oneWay: SQLiteRows { rows }
+  var takesDecisions: Bool { scope == .main && shelf != nil }
+  var openTables: SegmentTables<SQLiteApplyTable> {
+    get { tables.openTables }
+    set { tables.openTables = newValue }
+  }
+  var refreshes: RefreshTracker<SQLiteApplyTable> {
+    get { refresh.tracker }
+    set { refresh.tracker = newValue }
+  }
+  var changedRules: ChangedRules {
+    get { schema.changedRules }
+    set { schema.changedRules = newValue }
+  }
+  var isShapeMade: Bool {
+    get { schema.isShapeMade }
+    set { schema.isShapeMade = newValue }
+  }
 
   func openGroup(_ stop: StopSignal) throws {
-    (groupStart, definitionBytes) = (reader.checkpoint, 0)
-    guard try target.begin(stop) else { throw ApplyStopped() }
-    if case .catchUp(let key) = scope, let waiting = target.tables[key]?.waiting {
-      try state.checkWaiting(waiting.names.last ?? key.text, at: groupStart, waiting.from)
+    groupStart = reader.checkpoint
+    cursor.start = groupStart
+    schema.definitionBytes = 0
+    guard try file.begin(stop) else { throw ApplyStopped() }
+    if case .catchUp(let key) = scope, let waiting = file.tables[key]?.waiting {
+      try file.state.checkWaiting(waiting.names.last ?? key.text, at: groupStart, waiting.from)
     }
   }
 
-  func beginChange(_ stop: StopSignal) throws { try target.beginRelay(group.last, at: reader.position) }
+  func beginChange(_ stop: StopSignal) throws { try file.beginRelay(group.last, at: reader.position) }
 
   func endTransaction(_ stop: StopSignal) throws {
-    try endChunk()
+    try refresh.endChunk()
     try resolver?.resolve(stop)
-    try settleEarly()
-    if !parked.isEmpty { try settleParked() }
+    try rows.settleEarly()
+    if !rows.parked.isEmpty { try rows.settleParked() }
   }
 
   // MARK: Records
 
+  func table(_ id: UInt64) throws -> SQLiteApplyTable? { try schema.table(id) }
+
   func reach(_ record: Record) throws {
-    if refreshes.aside != nil {
-      if case .refreshRow = record {} else { try endChunk() }
+    if refresh.tracker.aside != nil {
+      if case .refreshRow = record {} else { try refresh.endChunk() }
     }
-    try leaveRefused(record)
-    idAtHand = record.schemaID
+    try schema.leaveRefused(record)
+    schema.idAtHand = record.schemaID
   }
 
   func take(_ change: ChangeView) throws {
-    if try isReplayed(change) { return }
-    guard let table = try table(change.schemaID), !leavesOut(change, table) else { return group.skipChange() }
+    if let replayed, try replayed.isReplayed(change) { return }
+    guard let table = try schema.table(change.schemaID), !leavesOut(change, table) else { return group.skipChange() }
     if change.treatment.contains(.refused) {
-      try refuse(table)
+      try tables.refuse(table)
       return group.skipChange()
     }
     if try defers(change, table) { return }
-    try resolvingLocalWrites(table) { try apply(change, table) }
+    try rows.resolvingLocalWrites(table) {
+      try rows.apply(change, table)
+      if change.operation == .truncate { try refresh.truncate(table) }
+    }
   }
 
   func take(_ id: UInt64, _ image: ImageView) throws {
-    guard let table = try table(id), !table.state.isAwaited, try !keepsOwn(id, image, table) else {
+    guard let table = try schema.table(id), !table.state.isAwaited, try !keepsOwn(id, image, table) else {
       return group.skipChange()
     }
-    before.removeAll(keepingCapacity: true)
-    try decode(image, into: &after, &madeAfter, table)
-    try checkWhole(table)
-    try resolvingLocalWrites(table) { try takeCopied(table) }
-    refreshes.noteRow()
+    try rows.decode(copied: image, table)
+    try rows.checkWhole(table)
+    try rows.resolvingLocalWrites(table) { try refresh.takeCopied(table) }
+    refresh.tracker.noteRow()
   }
 
   func take(_ refresh: Refresh) throws {
-    guard let table = try table(refresh.schemaID) else { return }
-    let source = try schema(refresh.schemaID)
+    let id = refresh.schemaID
+    guard let table = try schema.table(id) else { return }
+    let source = try schema.schema(id)
     // Apply's state still has the table under its former name.
     if scope == .main, let move = desk?.move(of: source) {
       throw Refusal(position: reader.position, error: move.unmade(source, at: database.path))
     }
-    try apply(refresh, table)
+    let begun = try self.refresh.apply(refresh, table, isLedElsewhere: isLedElsewhere(id))
+    if let begun { noteBegin(of: id, begun.table.source, begun.method) }
   }
+
+  func betweenRows(of id: UInt64, _ body: () throws -> Void) throws { try body() }
+
+  func apply(_ ddl: DDL) throws { try schema.apply(ddl) }
 
   func foreignKeys() throws -> RowNames.Catalog { try SQLiteApplyTable.foreignKeys(database) }
 }

@@ -16,8 +16,9 @@ enum OwnTable<Table> {
 ///
 /// All other nodes resolve these writes as conflicts with the changes that were not stated. This node does it with the
 /// same code, as if its own transaction came from another node.
-struct OwnWrites<Target: GroupApplier> {
+struct OwnWrites<Target: ApplyTarget> {
   private let target: Target
+  private let name: TrailName
   private let transactions: [Understated]
   /// The session of this database's own trail, under the rules of the apply's trail.
   let session: TwoWaySession<Target.Table>
@@ -27,16 +28,17 @@ struct OwnWrites<Target: GroupApplier> {
 
   /// Nil if there is nothing to resolve.
   ///
+  /// - Parameter name: The trail that the apply reads.
   /// - Parameter table: Returns a table of this database, given as its own trail has it.
   init?(
-    _ target: Target, _ desk: TwoWaySession<Target.Table>, _ clock: Clock,
+    _ target: Target, of name: TrailName, _ desk: TwoWaySession<Target.Table>, _ clock: Clock,
     table: @escaping (TableSchema) throws -> OwnTable<Target.Table>
   ) {
-    transactions = desk.shared.window.understated(about: target.name)
+    transactions = desk.shared.window.understated(about: name)
     guard !transactions.isEmpty else { return nil }
-    (self.target, self.table) = (target, table)
-    session = TwoWaySession(desk.shared, desk.shared.own, desk.names, clock, rulesOf: target.name)
-    resolver = RowResolver(target, session, target.name, clock)
+    (self.target, self.name, self.table) = (target, name, table)
+    session = TwoWaySession(desk.shared, desk.shared.own, desk.names, clock, rulesOf: name)
+    resolver = RowResolver(target, session, name, clock)
     reader = VersionReader(seen: desk.shared.window.seen)
   }
 
@@ -62,7 +64,7 @@ struct OwnWrites<Target: GroupApplier> {
 
   func noteResolved(_ resolved: [(Understated, isWhole: Bool)]) {
     for (one, isWhole) in resolved {
-      session.shared.window.noteResolved(one, about: target.name, isWhole: isWhole)
+      session.shared.window.noteResolved(one, about: name, isWhole: isWhole)
     }
     session.noteCandidates()
   }

@@ -1,9 +1,59 @@
 import Changes
+import Conflicts
 import Mapping
 import SQLiteKit
+import SystemKit
 
-// Changes of rows.
-extension SQLiteReplay {
+/// Applies changes of rows to an SQLite target.
+final class SQLiteRows {
+  typealias Parked = ParkedRows<SQLiteApplyTable, Value>
+  let cursor: TrailCursor
+  let errors: SQLiteRowErrors
+  let decoder: SQLiteRowDecoder
+  /// The changes of rows that the target lacks, until the trail has the rows.
+  var early = OutOfOrderChanges()
+  /// The rows of the transaction that the target refuses for now.
+  var parked = Parked()
+  /// The row of the present change before it, and after it. The views may be of bytes in the two writers below.
+  var before: [ColumnView] = []
+  var after: [ColumnView] = []
+  private var madeBefore = ByteWriter(capacity: 256)
+  private var madeAfter = ByteWriter(capacity: 256)
+  /// The conflicts that were logged since the last commit.
+  var conflicts = 0
+  let target: SQLiteTarget
+  let tables: SQLiteTables
+  let ahead: TrailAhead
+
+  init(_ tables: SQLiteTables) {
+    (self.tables, target, cursor, ahead) = (tables, tables.target, tables.cursor, tables.ahead)
+    errors = SQLiteRowErrors(
+      target: target.database.path, name: target.trail, reader: tables.reader, cursor: tables.cursor)
+    decoder = SQLiteRowDecoder(errors: errors, isUTF16: target.isUTF16)
+  }
+
+  var reader: ApplyReader { errors.reader }
+
+  static func image(_ columns: [ColumnView]) -> [UInt8] {
+    var image = ByteWriter(capacity: 256)
+    for column in columns { image.append(column.value) }
+    return Array(image.bytes)
+  }
+
+  /// Reads a row of a refresh, as the row after a change.
+  func decode(copied image: ImageView, _ table: SQLiteApplyTable) throws {
+    before.removeAll(keepingCapacity: true)
+    try decoder.decode(image, into: &after, &madeAfter, table)
+  }
+
+  /// Reads the row before and after a change into ``before`` and ``after``.
+  func decode(_ change: ChangeView, _ table: SQLiteApplyTable) throws {
+    before.removeAll(keepingCapacity: true)
+    after.removeAll(keepingCapacity: true)
+    if let image = change.before { try decoder.decode(image, into: &before, &madeBefore, table) }
+    if let image = change.after { try decoder.decode(image, into: &after, &madeAfter, table) }
+  }
+
   func apply(_ change: ChangeView, _ table: SQLiteApplyTable) throws {
     try decode(change, table)
     let isTolerant = change.treatment.contains(.tolerant)
@@ -23,7 +73,7 @@ extension SQLiteReplay {
       let isLineSettled = try !early.isEmpty && settleLine(to: before, of: table)
       let touched = try write(table) { try table.delete(before, isChecked: isExpected) }
       guard touched != 1, isExpected else { return }
-      let error = unexpected(table, "deleted")
+      let error = errors.unexpected(table, "deleted", before)
       guard error.code == .rowMissing, table.treatment != nil, !isLineSettled else { throw error }
       let delete = OutOfOrderChanges.Update(
         before: Self.image(before), after: nil, error: error, meet: resolution(table))
@@ -41,7 +91,7 @@ extension SQLiteReplay {
         return
       }
       guard isLenient else {
-        let error = unexpected(table, "updated")
+        let error = errors.unexpected(table, "updated", before)
         guard error.code == .rowMissing else { throw error }
         let update = OutOfOrderChanges.Update(
           before: Self.image(before), after: Self.image(after), error: error, meet: resolution(table))
@@ -49,19 +99,9 @@ extension SQLiteReplay {
       }
       for (index, column) in after.enumerated() where column.isUnchanged { after[index] = before[index] }
       _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
-    case .truncate:
-      // Rows that the author does not know stay.
-      if let resolver, table.goesBothWays { return try removeKnown(nil, table, resolver) }
-      try table.remove(nil, at: reader.commitTime)
+    // The replay removes the rows of a whole table.
+    case .truncate: break
     }
-  }
-
-  /// Reads the row before and after a change into ``before`` and ``after``.
-  func decode(_ change: ChangeView, _ table: SQLiteApplyTable) throws {
-    before.removeAll(keepingCapacity: true)
-    after.removeAll(keepingCapacity: true)
-    if let image = change.before { try decode(image, into: &before, &madeBefore, table) }
-    if let image = change.after { try decode(image, into: &after, &madeAfter, table) }
   }
 
   func checkWhole(_ table: SQLiteApplyTable) throws(CairnError) {
@@ -89,14 +129,14 @@ extension SQLiteReplay {
     guard let update = image.withUnsafeBytes({ early.take(table: table.schema.name, image: $0) }) else { return }
     try update.before.withUnsafeBytes { old in
       guard let wanted = update.after else {
-        try read(ImageView(bytes: old), into: &before)
+        try decoder.read(ImageView(bytes: old), into: &before)
         after.removeAll(keepingCapacity: true)
         guard try write(table, { try table.delete(before, isChecked: true) }) == 1 else { throw update.error }
         return
       }
       try wanted.withUnsafeBytes { new in
-        try read(ImageView(bytes: old), into: &before)
-        try read(ImageView(bytes: new), into: &after)
+        try decoder.read(ImageView(bytes: old), into: &before)
+        try decoder.read(ImageView(bytes: new), into: &after)
         guard try write(table, { try table.update(before, after, isChecked: true) }) == 1 else {
           throw update.error
         }
@@ -118,7 +158,7 @@ extension SQLiteReplay {
   /// Returns the result of `body`, which writes a row. Throws an error that names the row if a constraint refuses it.
   func write(_ table: SQLiteApplyTable, _ body: () throws -> Int64) throws -> Int64 {
     do { return try body() } catch let error as SQLiteError where error.isOfRow {
-      throw refused(table, error)
+      throw errors.refused(table, error, before, after)
     }
   }
 }

@@ -4,15 +4,27 @@ import PostgresKit
 import SystemKit
 import Versions
 
-// Rows that applications have written to at a one-way target. Only a careful replay calls this: it gets an answer for
-// each row.
-extension PostgresReplay {
-  /// Returns the policy for rows that applications at the target have changed. For a two-way table, the policy is
-  /// `stop`.
-  func localWrites(of table: TableSchema, from source: TableSchema) throws -> LocalWrites {
-    if options.goesBothWays(table.namespace, table.name) { return .stop }
-    return try options.localWrites.writes(of: table, source.treatment, called: source.fullName)
+/// Resolves changes of rows that applications have written to at a one-way target: the source's row wins.
+///
+/// Only a careful replay calls this: it gets an answer for each row.
+final class PostgresLocalWrites {
+  typealias Parked = ParkedRows<PostgresApplyTable, String?>
+  let cursor: TrailCursor
+  /// The changes of rows that the target lacks, until the trail has the rows.
+  var early = OutOfOrderChanges()
+  private let session: PostgresSession
+  private let writer: PostgresRowWriter
+
+  init(_ writer: PostgresRowWriter, _ cursor: TrailCursor) {
+    (session, self.writer, self.cursor) = (writer.session, writer, cursor)
   }
+
+  private var connection: PostgresConnection { session.connection }
+  private var sink: PostgresSink { session.sink }
+  private var isCareful: Bool { session.isCareful }
+  private var texts: RowTexts { writer.texts }
+  private var errors: PostgresRowErrors { writer.errors }
+  private var encoder: PostgresRowEncoder { writer.encoder }
 
   /// Runs `body`, which applies a change of a row. If `body` fails because the target's row differs, the policy for
   /// local writes can let the source's row win.
@@ -24,17 +36,17 @@ extension PostgresReplay {
       let rows = met(table, isInsert: isInsert)
       guard try resolve(table, before: rows.before, after: rows.after) else { throw error }
     } catch let error as PostgresError where error.isUniqueness {
-      let refused = refused(table, error)
+      let refused = errors.refused(table, error)
       let rows = met(table, isInsert: isInsert)
       guard try resolve(table, before: rows.before, after: rows.after) else { throw refused }
     }
   }
 
   private func met(_ table: PostgresApplyTable, isInsert: Bool) -> (before: SourceWins.Row?, after: SourceWins.Row?) {
-    let new = after.count == 0 ? nil : values(of: after, table)
+    let new = texts.after.count == 0 ? nil : values(of: texts.after, table)
     guard !isInsert else { return (nil, new) }
     // Without a before image, the key is unchanged.
-    let old = before.count > 0 ? values(of: before, table) : new.map { keyed($0, table) }
+    let old = texts.before.count > 0 ? values(of: texts.before, table) : new.map { keyed($0, table) }
     return (old, new)
   }
 
@@ -60,8 +72,8 @@ extension PostgresReplay {
   /// unique values. Returns false, with nothing written, if the policy for local writes does not allow this.
   func resolve(parked row: Parked.Row) throws -> Bool {
     guard row.table.localWrites.areSettled else { return false }
-    after.assign(row.values)
-    return try resolve(row.table, before: nil, after: values(of: after, row.table))
+    texts.after.assign(row.values)
+    return try resolve(row.table, before: nil, after: values(of: texts.after, row.table))
   }
 
   // MARK: Rows that have not come
@@ -77,13 +89,13 @@ extension PostgresReplay {
     var image = ByteWriter(capacity: 256)
     let old = try change.before?.values()
     for (index, value) in try new.values().enumerated() { image.append(value ?? old?[index]) }
-    let key = newKey(table)
-    if before.count > 0, key == self.key(of: before, table) { return }
+    let key = texts.newKey(table)
+    if texts.before.count > 0, key == texts.before.key(of: table) { return }
     let areOfIt = try early.areOf(image.bytes, table: table.stateKey, key: key) { try keys(of: $0, table) }
-    if !areOfIt { try settleLine(to: key, of: table, before: change) } else { try encode(change, table) }
+    if !areOfIt { try settleLine(to: key, of: table, before: change) } else { try writer.encode(change, table) }
   }
 
-  /// Resolves the deferred updates (``EarlyUpdates``) of a row that the target lacks. The trail has them before
+  /// Resolves the deferred updates (``OutOfOrderChanges``) of a row that the target lacks. The trail has them before
   /// `change`.
   ///
   /// - Parameter key: The row's key after these updates.
@@ -94,19 +106,21 @@ extension PostgresReplay {
     guard table.localWrites.areSettled, !early.isEmpty else { return false }
     let line = try early.takeLine(of: table.stateKey, to: key) { try keys(of: $0, table) }
     try resolve(line)
-    try encode(change, table)
+    try writer.encode(change, table)
     return !line.isEmpty
   }
 
-  /// Returns the row's key before and after an update. Overwrites the buffers ``before`` and ``after``.
+  /// Returns the row's key before and after an update. Overwrites the row's texts.
   private func keys(of update: OutOfOrderChanges.Update, _ table: PostgresApplyTable) throws -> (
     before: [String?], after: [String?]?
   ) {
-    try update.before.withUnsafeBytes { try encode(ImageView(bytes: $0), into: &before, table, isNew: false) }
-    let old = key(of: before, table)
+    try update.before.withUnsafeBytes {
+      try encoder.encode(ImageView(bytes: $0), into: &texts.before, table, isNew: false)
+    }
+    let old = texts.before.key(of: table)
     guard let new = update.after else { return (old, nil) }
-    try new.withUnsafeBytes { try encode(ImageView(bytes: $0), into: &after, table, isNew: true) }
-    return (old, newKey(table))
+    try new.withUnsafeBytes { try encoder.encode(ImageView(bytes: $0), into: &texts.after, table, isNew: true) }
+    return (old, texts.newKey(table))
   }
 
   func isThere(_ table: PostgresApplyTable) throws -> Bool {
@@ -115,27 +129,28 @@ extension PostgresReplay {
     return try key.count == table.key.count && sink.attempt { try table.row(key, connection) } != nil
   }
 
-  private func newKey(_ table: PostgresApplyTable) -> [String?] {
-    table.key.map { after.gives($0) ? after.string($0) : before.string($0) }
-  }
-
   /// Returns a closure that resolves the present change, of a row that the target lacks.
   func resolution(_ table: PostgresApplyTable) -> (() throws -> Bool)? {
     resolution(table, met(table, isInsert: false))
   }
 }
 
-extension PostgresReplay: OneWayTarget {
-  func localRow(_ key: [Value], of table: PostgresApplyTable) throws -> [Value]? {
-    try sink.attempt { try table.row(key, connection) }.map(form(of: table).row)
-  }
+extension PostgresLocalWrites: OneWayTarget {
+  var name: TrailName { session.name }
+  var clock: Clock { session.clock }
+  var progress: ApplyProgress { session.progress }
 
-  var takesDecisions: Bool { isCareful && !scope.isCatchUp && retried == nil }
+  func log(_ record: ConflictRecord) throws { try session.log(record) }
+
+  func localRow(_ key: [Value], of table: PostgresApplyTable) throws -> [Value]? {
+    try sink.attempt { try table.row(key, connection) }.map(
+      PostgresForm(table: table, names: session.options.names).row)
+  }
 
   func rows(of change: ChangeView, _ table: PostgresApplyTable) throws -> (
     before: SourceWins.Row?, after: SourceWins.Row?
   ) {
-    try encode(change, table)
+    try writer.encode(change, table)
     return met(table, isInsert: change.operation == .insert)
   }
 
@@ -143,10 +158,12 @@ extension PostgresReplay: OneWayTarget {
     try PostgresDisplacedRows(connection, attempt: sink.attempt).rows(inTheWayOf: row)
   }
 
-  func write(_ row: SourceWins.Row?, _ key: [Value], to table: PostgresApplyTable) throws { try put(row, key, table) }
+  func write(_ row: SourceWins.Row?, _ key: [Value], to table: PostgresApplyTable) throws {
+    try writer.put(row, key, table)
+  }
 
   func naming<Result>(_ table: PostgresApplyTable, _ body: () throws -> Result) throws -> Result {
-    do { return try body() } catch let error as PostgresError { throw refusal(table, error) }
+    do { return try body() } catch let error as PostgresError { throw errors.refusal(table, error) }
   }
 }
 

@@ -3,12 +3,23 @@ import SQLiteKit
 import Statements
 import SystemKit
 
-// Statements that are executed again instead of applying the rows that they wrote.
-extension SQLiteReplay {
+/// Executes statements of the source again instead of applying the rows that they wrote.
+final class SQLiteStatementReplay {
+  private let statements: StatementSession
+  private let schema: SQLiteSchema
+
+  init(_ statements: StatementSession, _ schema: SQLiteSchema) { (self.statements, self.schema) = (statements, schema) }
+
+  private var rows: SQLiteRows { schema.rows }
+  private var target: SQLiteTarget { schema.target }
+  private var database: Database { schema.database }
+  private var options: ApplyOptions { schema.options }
+  private var reader: ApplyReader { schema.reader }
+  private var cursor: TrailCursor { schema.cursor }
+
   /// Returns whether to skip a change, because apply executes the statement that made it. Executes the statement at the
   /// statement's first change.
   func isReplayed(_ change: ChangeView) throws -> Bool {
-    guard let statements else { return false }
     if try statements.passes(change, reader) { return true }
     guard let (statement, position) = statements.takeOffered() else { return false }
     switch try plan(statement, change) {
@@ -23,8 +34,7 @@ extension SQLiteReplay {
   private func run(
     _ statement: ExecutedStatement, at position: Position, _ plan: ReplayPlan, _ change: ChangeView
   ) throws -> Bool {
-    guard let statements else { return false }
-    let schema = reader.given(change.schemaID)
+    let given = reader.given(change.schemaID)
     let running = StatementSession.Running(position: position, text: statement.text, table: plan.table)
     // A statement with few rows is done before a thread would have started.
     let isLarge = statement.rowsAffected >= StatementSession.rowsMin
@@ -33,7 +43,7 @@ extension SQLiteReplay {
       var digest: StatementDigest?
       defer { statements.took(since: begun, digest) }
       let found = try database.within(milliseconds: limit, diskBytes: StatementSession.diskBytesMax) {
-        try execute(plan, schema)
+        try execute(plan, given)
       }
       digest = found
       return found
@@ -63,11 +73,11 @@ extension SQLiteReplay {
   }
 
   private func plan(_ statement: ExecutedStatement, _ change: ChangeView) throws -> Replayable {
-    guard let statements, let given = reader.given(change.schemaID) else {
+    guard let given = reader.given(change.schemaID) else {
       return .no(reason: "its table is not known")
     }
-    guard early.isEmpty, parked.isEmpty else { return .no(reason: "earlier rows wait for other rows") }
-    _ = try table(change.schemaID)
+    guard rows.early.isEmpty, rows.parked.isEmpty else { return .no(reason: "earlier rows wait for other rows") }
+    _ = try schema.table(change.schemaID)
     let judged = try statements.judge(statement, for: .sqlite) { [self] name in
       guard let schema = statements.source(name, reader), (try? isWhole(schema)) ?? false else { return nil }
       return StatementTable(schema, isGuarded: options.isGuarded("", schema.name))

@@ -6,14 +6,7 @@ import SystemKit
 import Versions
 
 // Rows that applications have written to at a one-way target.
-extension SQLiteReplay {
-  /// Returns the policy for rows that applications at the target have changed. For a two-way table, the policy is
-  /// `stop`.
-  func localWrites(of mapping: TableMapping) throws -> LocalWrites {
-    if options.goesBothWays("", mapping.target.name) { return .stop }
-    return try options.localWrites.writes(of: mapping.target, mapping.source.treatment)
-  }
-
+extension SQLiteRows {
   /// Runs `body`, which applies a change of a row. If `body` fails because the target's row differs, the policy for
   /// local writes can let the source's row win.
   ///
@@ -38,7 +31,7 @@ extension SQLiteReplay {
     if !areOfIt { try settleLine(to: row, of: table) }
   }
 
-  /// Resolves the deferred updates (``EarlyUpdates``) of a row that the target lacks.
+  /// Resolves the deferred updates (``OutOfOrderChanges``) of a row that the target lacks.
   ///
   /// - Parameter row: The row after these updates.
   /// - Returns: False if there is no such update.
@@ -70,12 +63,12 @@ extension SQLiteReplay {
   }
 }
 
-extension SQLiteReplay: OneWayTarget {
+extension SQLiteRows: OneWayTarget {
+  var name: TrailName { target.trail }
+  var progress: ApplyProgress { target.progress }
   var clock: Clock { target.clock }
 
   func localRow(_ key: [Value], of table: SQLiteApplyTable) throws -> [Value]? { try table.row(key) }
-  var takesDecisions: Bool { scope == .main && shelf != nil }
-
   func rows(of change: ChangeView, _ table: SQLiteApplyTable) throws -> (
     before: SourceWins.Row?, after: SourceWins.Row?
   ) {
@@ -83,13 +76,20 @@ extension SQLiteReplay: OneWayTarget {
     return (before.isEmpty ? nil : before.map(\.value), after.isEmpty ? nil : after.map(\.value))
   }
 
-  func betweenRows(of id: UInt64, _ body: () throws -> Void) throws { try body() }
-
-  func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] { try candidates.rows(inTheWayOf: row) }
+  func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
+    try SQLiteDisplacedRows(database: target.database).rows(inTheWayOf: row)
+  }
   func write(_ row: SourceWins.Row?, _ key: [Value], to table: SQLiteApplyTable) throws { try table.put(row, key) }
 
   func naming<Result>(_ table: SQLiteApplyTable, _ body: () throws -> Result) throws -> Result {
-    do { return try body() } catch let error as SQLiteError where error.isOfRow { throw refused(table, error) }
+    do { return try body() } catch let error as SQLiteError where error.isOfRow {
+      throw errors.refused(table, error, before, after)
+    }
+  }
+
+  func log(_ record: ConflictRecord) throws {
+    try ConflictLog(target.database).append(record)
+    conflicts += 1
   }
 }
 

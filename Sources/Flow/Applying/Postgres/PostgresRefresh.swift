@@ -2,35 +2,65 @@ import Changes
 import Mapping
 import PostgresKit
 
-// Rows of a table that are read again at the source, in chunks.
-extension PostgresReplay {
-  /// The maximum size of the rows that apply sends by COPY before it reads the server's answer, in bytes.
-  private static let pieceBytesMax = 4 << 20
+/// Applies the rows of tables that are read again at the source, in chunks.
+final class PostgresRefresh {
+  /// The number of keys that one FETCH returns. Compressed keys have up to some 600 KiB.
+  private static let fetchedMax = 64
 
-  func apply(_ refresh: Refresh) throws {
-    guard let table = try table(refresh.schemaID) else { return }
+  /// The refreshes that the trail has at present.
+  var tracker = RefreshTracker<PostgresApplyTable>()
+  private let session: PostgresSession
+  private let cursor: TrailCursor
+  private let tables: PostgresTables
+  private let rows: PostgresRows
+  private let copy: PostgresCopy
+  private let target: PostgresTarget
+  private let resolver: RowResolver<PostgresTarget>?
+
+  init(
+    _ session: PostgresSession, _ cursor: TrailCursor, _ tables: PostgresTables, _ rows: PostgresRows,
+    _ copy: PostgresCopy, _ target: PostgresTarget, _ resolver: RowResolver<PostgresTarget>?
+  ) {
+    (self.session, self.cursor, self.tables, self.rows) = (session, cursor, tables, rows)
+    (self.copy, self.target, self.resolver) = (copy, target, resolver)
+  }
+
+  private var connection: PostgresConnection { session.connection }
+  private var sink: PostgresSink { session.sink }
+  private var reader: ApplyReader { session.reader }
+  private var options: ApplyOptions { session.options }
+  private var progress: ApplyProgress { session.progress }
+  private var writer: PostgresRowWriter { rows.writer }
+  private var texts: RowTexts { rows.writer.texts }
+  private var isCareful: Bool { session.isCareful }
+
+  /// Applies the begin, chunk or end of a table's refresh.
+  ///
+  /// - Parameter isLedElsewhere: Whether a changed rule sends the table's rows to another target table.
+  /// - Returns: The method of the refresh, if it begins now.
+  func apply(_ refresh: Refresh, _ table: PostgresApplyTable, isLedElsewhere: Bool) throws -> Refresh.Method? {
     let key = table.stateKey
-    var known = tables[key] ?? table.state
+    var known = tables.tables[key] ?? table.state
     try sink.settle()
     switch refresh.event {
     // This record belongs to a copy that was given up for the one that is awaited.
     case _ where known.isAwaited && !refresh.isStart(behind: options.askedBehind, in: cursor.present): break
-    case .start(let reason, let method, let rows):
-      if method != .rows { _ = try claimRows(of: table.source, as: table.mapped, key, isCopied: true) }
-      let plan = RefreshPlan(reason, method, known, try facts(reason, method, refresh.schemaID, table, known))
-      if plan.checksRows { refreshes.checked.insert(key) }
+    case .start(let reason, let method, let estimate):
+      if method != .rows { _ = try tables.claimRows(of: table.source, as: table.mapped, key, isCopied: true) }
+      let plan = RefreshPlan(reason, method, known, try facts(reason, method, isLedElsewhere, table, known))
+      if plan.checksRows { tracker.checked.insert(key) }
       if let refusal = plan.refusal { throw refusal.error(table.mapped.fullName, of: table.source.fullName) }
       known.beginRefresh(method, plan)
-      if method != .rows { outOfOrderRows.begin(key) }
+      if method != .rows { rows.outOfOrderRows.begin(key) }
       if plan.emptiesTable { try empty(table) }
       known.isEmptied = plan.isEmptied(table.removal)
-      try save(key, known)
-      refreshes.begin(table, estimated: rows)
-      noteBegin(of: refresh.schemaID, table.source, method)
+      try tables.save(key, known)
+      tracker.begin(table, estimated: estimate)
+      return method
     case .chunk(let range):
-      if refreshes.table !== table { refreshes.begin(table) }
+      if tracker.table !== table { tracker.begin(table) }
       try resolver?.beginChunk(of: table)
-      if case .some = range { isReread = true } else { isReread = false }
+      if case .some = range { writer.isReread = true } else { writer.isReread = false }
       let (state, hasRanges) = (table.state, table.hasRanges)
       if RefreshPlan.clears(range, state.existing, hasRanges: hasRanges, isEmptied: state.isEmptied) {
         try clear(range, table)
@@ -40,24 +70,25 @@ extension PostgresReplay {
       let isFirst = !known.isLoaded
       if isCopy {
         (known.isEmptied, known.isLoaded) = (false, true)
-        outOfOrderRows.end(key)
+        rows.outOfOrderRows.end(key)
       }
-      try save(key, known)
-      refreshes.end(isCopy: isCopy)
+      try tables.save(key, known)
+      tracker.end(isCopy: isCopy)
       if isCopy { try makeWhatWaited(table, isFirst: isFirst) }
     }
+    return nil
   }
 
   private func facts(
-    _ reason: Refresh.Reason, _ method: Refresh.Method, _ id: UInt64, _ table: PostgresApplyTable,
+    _ reason: Refresh.Reason, _ method: Refresh.Method, _ isLedElsewhere: Bool, _ table: PostgresApplyTable,
     _ known: PostgresApplyState.Table
   ) throws -> RefreshPlan.Facts {
     RefreshPlan.Facts(
       existing: options.existing, existingHolds: options.existingHolds,
       isForOthers: options.isForOthers(reason, isAwaited: known.isAwaited), localWrites: table.localWrites,
       holdsRows: try method != .rows && holdsRows(table), hasRanges: table.hasRanges,
-      refusesRows: options.refusesRows || isLedElsewhere(id),
-      areRowsChecked: refreshes.checked.contains(table.stateKey.nameKey))
+      refusesRows: options.refusesRows || isLedElsewhere,
+      areRowsChecked: tracker.checked.contains(table.stateKey.nameKey))
   }
 
   private func empty(_ table: PostgresApplyTable) throws {
@@ -77,10 +108,10 @@ extension PostgresReplay {
   }
 
   private func clear(_ range: Refresh.Range, _ table: PostgresApplyTable) throws {
-    if table.removal == .applied, let rows = try rows(in: range, table),
+    if table.removal == .applied, let rows = try selection(of: range, table),
       try table.setAside(rows.condition, rows.values, connection)
     {
-      refreshes.setAside(table)
+      tracker.setAside(table)
     }
     try remove(range, table)
   }
@@ -90,7 +121,7 @@ extension PostgresReplay {
   /// Two-way: keeps a row that has changed at the target if the author of the refresh did not know the change.
   func remove(_ range: Refresh.Range?, _ table: PostgresApplyTable) throws {
     try sink.settle()
-    guard let rows = try range.map({ try rows(in: $0, table) }) ?? share(table) else { return }
+    guard let rows = try range.map({ try selection(of: $0, table) }) ?? share(table) else { return }
     if let resolver, table.goesBothWays, !table.isWholeRow { return try removeKnown(rows, table, resolver) }
     switch table.removal {
     case .applied: try connection.run("DELETE FROM \(table.target.rowsName)\(rows.condition)", rows.values)
@@ -121,14 +152,14 @@ extension PostgresReplay {
   /// Called after the rows of a chunk: completes their COPY, and restores the saved values of columns that only the
   /// target has.
   func endChunk() throws {
-    try endPiece()
-    guard let table = refreshes.takeAside() else { return }
+    try copy.endPiece()
+    guard let table = tracker.takeAside() else { return }
     try sink.settle()
     try table.giveBack(connection)
   }
 
-  private func rows(
-    in range: Refresh.Range, _ table: PostgresApplyTable
+  private func selection(
+    of range: Refresh.Range, _ table: PostgresApplyTable
   ) throws -> (condition: String, values: [String?])? {
     switch range {
     case .unkeyed, .some: return nil
@@ -168,9 +199,9 @@ extension PostgresReplay {
   private func keyTexts(_ bound: [Value?], _ table: PostgresApplyTable, _ key: [Int]) throws -> [String?] {
     var image = ByteWriter(capacity: 256)
     for value in bound { image.append(value) }
-    before.removeAll()
-    try encode(ImageView(bytes: image.bytes), into: &before, table, isNew: false)
-    return key.map { $0 < before.count ? before.string($0) : nil }
+    texts.before.removeAll()
+    try writer.encoder.encode(ImageView(bytes: image.bytes), into: &texts.before, table, isNew: false)
+    return key.map { $0 < texts.before.count ? texts.before.string($0) : nil }
   }
 
   // MARK: Rows
@@ -178,56 +209,23 @@ extension PostgresReplay {
   func apply(row image: ImageView, of table: PostgresApplyTable) throws {
     if table.state.isAwaited { return }
     let isAlone = isCareful || (table.state.existing != .overwrite && !table.isWholeRow)
-    if let other = pieceTable, other !== table || isAlone { try endPiece() }
-    before.removeAll()
-    try encode(image, into: &after, table, isNew: true)
-    try checkWhole(table)
-    refreshes.noteRow()
+    try copy.end(before: table, isAlone: isAlone)
+    texts.before.removeAll()
+    try writer.encoder.encode(image, into: &texts.after, table, isNew: true)
+    try writer.checkWhole(table)
+    tracker.noteRow()
     table.hasNewKeys = true
     // A row that is sent singly must become what the source has.
     let isInPlace = table.state.refreshing == .rows && !table.isWholeRow
     if table.isContested, isInPlace || isAlone { return try takeCopied(table, isInPlace: isInPlace) }
-    if isInPlace { return try insertInPlace(table) }
-    if isAlone, isExact(table) { return try insertCopied(image, table) }
+    if isInPlace { return try writer.insertInPlace(table) }
+    if isAlone, writer.isExact(table) { return try copy.insertCopied(image, table) }
     guard !isAlone else {
-      return try resolvingLocalWrites(table, isInsert: true) { try insert(table, isLenient: table.mayHoldRows) }
-    }
-    if pieceTable == nil {
-      try sink.settle()
-      try connection.execute("SAVEPOINT cairn_piece")
-      pieceTable = table
-    }
-    try sink.copy(after, into: table)
-    piece.appendCounted(image.bytes)
-    if piece.count > Self.pieceBytesMax { try endPiece() }
-  }
-
-  /// Ends a COPY of rows and reads the server's answer. If one of the rows collides with another row, undoes the COPY
-  /// and writes its rows one by one.
-  ///
-  /// - Throws: `row-exists` if the two rows may both be from the present refresh.
-  func endPiece() throws {
-    guard let table = pieceTable else { return }
-    pieceTable = nil
-    defer {
-      piece.removeAll()
-      piece.shrink(above: 8 << 20)
-    }
-    do {
-      try sink.settle()
-      try connection.execute("RELEASE cairn_piece")
-    } catch let fault as PostgresSink.Fault where fault.error?.isUniqueness == true && !table.isWholeRow {
-      try connection.executeScript("ROLLBACK TO cairn_piece; RELEASE cairn_piece")
-      let counted = misfitsNulled
-      defer { misfitsNulled = counted }
-      if isExact(table) { return try writePieceAgain(table) }
-      var rows = ByteReader(piece.bytes)
-      while !rows.isAtEnd {
-        before.removeAll()
-        try encode(try rows.readImage(), into: &after, table, isNew: true)
-        try insertInPlace(table)
+      return try rows.local.resolvingLocalWrites(table, isInsert: true) {
+        try rows.insert(table, isLenient: table.mayHoldRows)
       }
     }
+    try copy.send(image, into: table)
   }
 
   // MARK: After the rows
@@ -235,14 +233,47 @@ extension PostgresReplay {
   /// Called at the end of a table's refresh: creates the table's indexes, and the foreign keys whose two tables have
   /// been refreshed.
   private func makeWhatWaited(_ table: PostgresApplyTable, isFirst: Bool) throws {
-    try shape.makeIndexes(table.state, of: table.mapped, sink)
+    try tables.shape.makeIndexes(table.state, of: table.mapped, sink)
     // Another session may keep the table from ANALYZE: autovacuum then analyzes it later.
     if isFirst, table.state.isCreated {
       try connection.execute("ANALYZE (SKIP_LOCKED) \(table.target.qualifiedName)")
     }
-    try shape.makeForeignKeys(sink)
+    try tables.shape.makeForeignKeys(sink)
     // The table's unique indexes have changed.
-    forgetShape(table.stateKey)
+    tables.forgetShape(table.stateKey)
+  }
+
+  /// Writes a row that a refresh brought. If another row has the same unique value, one of the two becomes a waiting
+  /// row.
+  ///
+  /// - Parameter isInPlace: Whether the row replaces the target's row with its key.
+  private func takeCopied(_ table: PostgresApplyTable, isInPlace: Bool) throws {
+    do { try isInPlace ? writer.insertInPlace(table) : rows.insert(table, isLenient: true) } catch let error
+      as CairnError
+      where error.code == .rowExists
+    {
+      // Only a careful replay shows which of many rows it was.
+      guard isCareful else { throw error }
+      try resolver?.takeCopied(target.form(of: table).row(texts.after.strings), of: table, isInPlace: isInPlace)
+    }
+  }
+
+  /// Deletes rows that a refresh replaces, except rows that have changed here if the author of the refresh did not know
+  /// the change.
+  private func removeKnown(
+    _ rows: (condition: String, values: [String?]), _ table: PostgresApplyTable, _ resolver: RowResolver<PostgresTarget>
+  ) throws {
+    let form = target.form(of: table)
+    // A cursor returns the rows that were there when it was opened, whatever happens to them.
+    try connection.run("DECLARE cairn_known NO SCROLL CURSOR FOR \(table.keysText)\(rows.condition)", rows.values)
+    var keys: [[Value]]
+    repeat {
+      keys = try connection.query("FETCH \(Self.fetchedMax) FROM cairn_known").map(form.row)
+      for row in keys where try resolver.mayRemove(row, of: table) {
+        try table.put(nil, table.key.map { row[$0] }, connection)
+      }
+    } while keys.count == Self.fetchedMax
+    try connection.execute("CLOSE cairn_known")
   }
 }
 

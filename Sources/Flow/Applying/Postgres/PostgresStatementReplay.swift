@@ -4,22 +4,43 @@ import PostgresKit
 import Statements
 import SystemKit
 
-// Statements that are executed again instead of applying the rows that they wrote.
-extension PostgresReplay {
+/// Executes statements of the source again instead of applying the rows that they wrote.
+final class PostgresStatementReplay {
+  private let statements: StatementSession
+  private let session: PostgresSession
+  private let tables: PostgresTables
+  private let rows: PostgresRows
+  private let target: PostgresTarget
+  private let refresh: PostgresRefresh
+  private let schema: PostgresSchema
+
+  init(
+    _ statements: StatementSession, _ tables: PostgresTables, _ rows: PostgresRows, _ target: PostgresTarget,
+    _ refresh: PostgresRefresh, _ schema: PostgresSchema
+  ) {
+    (self.statements, session, self.tables, self.rows) = (statements, rows.session, tables, rows)
+    (self.target, self.refresh, self.schema) = (target, refresh, schema)
+  }
+
+  private var connection: PostgresConnection { session.connection }
+  private var sink: PostgresSink { session.sink }
+  private var reader: ApplyReader { session.reader }
+  private var options: ApplyOptions { session.options }
+  private var progress: ApplyProgress { session.progress }
+
   /// Returns whether to skip a change, because apply executes the source's statement that made it. Executes the
   /// statement at the statement's first change.
   func isReplayed(_ change: ChangeView) throws -> Bool {
-    guard let statements else { return false }
     if try statements.passes(change, reader) { return true }
     guard let (statement, position) = statements.takeOffered() else { return false }
-    try endChunk()
+    try refresh.endChunk()
     try sink.settle()
     switch try plan(statement, change) {
     case .no(let reason):
       statements.refuse(reason)
       return false
     case .yes(let plan):
-      guard let table = try table(change.schemaID), let form = ReturnedRows(table) else {
+      guard let table = try schema.table(change.schemaID), let form = ReturnedRows(table) else {
         statements.refuse("its rows could not be compared with the source's")
         return false
       }
@@ -48,11 +69,11 @@ extension PostgresReplay {
   }
 
   private func plan(_ statement: ExecutedStatement, _ change: ChangeView) throws -> Replayable {
-    guard let statements, let given = reader.given(change.schemaID) else {
+    guard let given = reader.given(change.schemaID) else {
       return .no(reason: "its table is not known")
     }
-    guard early.isEmpty, parked.isEmpty else { return .no(reason: "earlier rows wait for other rows") }
-    guard let written = try table(change.schemaID), written.uncheckedIndexes.isEmpty else {
+    guard rows.local.early.isEmpty, rows.parked.isEmpty else { return .no(reason: "earlier rows wait for other rows") }
+    guard let written = try schema.table(change.schemaID), written.uncheckedIndexes.isEmpty else {
       return .no(reason: "the target checks keys of its table later")
     }
     var failure: (any Error)?
@@ -73,10 +94,10 @@ extension PostgresReplay {
   /// Returns the table's names and columns at source and target. Nil unless the table has the same rows and columns at
   /// both.
   private func whole(_ schema: TableSchema, _ written: PostgresApplyTable) throws -> StatementTable? {
-    guard schema.engine == .sqlite, let key = scope.key(schema.sourceKey), let known = tables[key],
+    guard schema.engine == .sqlite, let key = tables.scope.key(schema.sourceKey), let known = tables.tables[key],
       known.refreshing == nil, !known.isAwaited, known.existing == .overwrite
     else { return nil }
-    guard let table = written.given == schema ? written : try self.table(like: schema),
+    guard let table = written.given == schema ? written : try target.table(like: schema),
       table.positions.count == schema.columns.count, table.columns.count == schema.columns.count,
       table.target.columns.filter({ !$0.isGenerated }).count == schema.columns.count, table.widened.isEmpty
     else { return nil }

@@ -3,9 +3,7 @@ import Mapping
 import SQLiteKit
 
 // Changes of rows as PostgreSQL gives them.
-extension SQLiteReplay {
-  typealias Parked = ParkedRows<SQLiteApplyTable, Value>
-
+extension SQLiteRows {
   /// Applies a change of a PostgreSQL source.
   ///
   /// Such a change may lack values that the row had before. The source may have checked unique constraints only at the
@@ -18,8 +16,8 @@ extension SQLiteReplay {
     case .delete:
       let touched = try write(table) { try table.delete(before, isChecked: !isLenient) }
       guard touched != 1, !isLenient, takeParked(before, of: table) == nil else { return }
-      let error = unexpected(table, "deleted")
-      guard try excuses(table.source) else { throw error }
+      let error = errors.unexpected(table, "deleted", before)
+      guard try ahead.excuses(table.source) else { throw error }
       _ = try write(table) { try table.delete(before, isChecked: false) }
     case .update:
       if before.isEmpty { before = Array(repeating: .unchanged, count: after.count) }
@@ -33,18 +31,16 @@ extension SQLiteReplay {
           return try write(
             parked: .init(table: table, values: merged(row.values), position: row.position, error: row.error))
         }
-        if change.treatment.contains(.incomplete) { return try refuse(table) }
-        let error = unexpected(table, "updated")
-        guard try excuses(table.source) else { throw error }
+        if change.treatment.contains(.incomplete) { return try tables.refuse(table) }
+        let error = errors.unexpected(table, "updated", before)
+        guard try ahead.excuses(table.source) else { throw error }
       }
       for (index, column) in after.enumerated() where column.isUnchanged { after[index] = before[index] }
       // A column that the source did not repeat is not known here: the chunk with the row brings it.
       if after.contains(where: \.isUnchanged) { return }
       _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
-    case .truncate:
-      parked.forget(table.schema.name)
-      if let resolver, table.goesBothWays { return try removeKnown(nil, table, resolver) }
-      try table.remove(nil, at: reader.commitTime)
+    // The replay removes the rows of a whole table.
+    case .truncate: parked.forget(table.schema.name)
     }
   }
 
@@ -63,7 +59,7 @@ extension SQLiteReplay {
 
   func takeOut(_ table: SQLiteApplyTable) throws -> [Value] {
     guard let found = try table.probe(before), try table.delete(before, isChecked: false) == 1 else {
-      throw unexpected(table, "updated")
+      throw errors.unexpected(table, "updated", before)
     }
     return merged(found)
   }

@@ -2,10 +2,65 @@ import Changes
 import Mapping
 import PostgresKit
 
-// Tables that are created, changed and dropped.
-extension PostgresReplay {
-  /// The longest time that a schema change waits for the lock of its table, in ms.
-  var lockMilliseconds: Int { shape.lockMilliseconds }
+/// Opens the tables of a trail at a PostgreSQL target, and creates, changes and drops them as the trail and the rules
+/// say.
+final class PostgresSchema {
+  typealias Desk = TwoWaySession<PostgresApplyTable>
+  /// The errors of the records that the target refuses, by the record's position in the trail. Apply suspends the table
+  /// of such a record.
+  let refusals: [Position: CairnError]
+  /// For each position at which a table of the catch-up is suspended: the later refresh in the trail with which the
+  /// table continues.
+  let overtaken: [Position: ResyncPoint]
+  /// The statements that apply committed before the transactions that need them, such as new enum labels.
+  let madeAhead: Set<NameKey>
+  var changedRules: ChangedRules
+  /// Whether apply itself has made the present schema change. False if the target's table already had the change, for
+  /// example because an operator made it.
+  var isShapeMade = false
+  /// Whether the group has renamed labels of enums. The committed types then have other labels than the group's.
+  var areLabelsRenamed = false
+  /// The scripts of the group's altered tables, by the names that the tables have in the trail.
+  var scripts: [NameKey: String] = [:]
+  /// The objects of the server that table definitions from the trail may use.
+  var reach: ServerReach
+  let session: PostgresSession
+  let cursor: TrailCursor
+  let tables: PostgresTables
+  let rows: PostgresRows
+  let copy: PostgresCopy
+  let refresh: PostgresRefresh
+  /// The conflict handling of two-way replication; nil if the apply is one-way.
+  let desk: Desk?
+
+  init(
+    _ cursor: TrailCursor, _ tables: PostgresTables, _ rows: PostgresRows, _ copy: PostgresCopy,
+    _ refresh: PostgresRefresh, _ desk: Desk?, madeAhead: Set<NameKey>, refusals: [Position: CairnError],
+    overtaken: [Position: ResyncPoint]
+  ) {
+    (session, self.cursor, self.tables, self.rows) = (rows.session, cursor, tables, rows)
+    (self.copy, self.refresh, self.desk) = (copy, refresh, desk)
+    (self.madeAhead, self.refusals, self.overtaken) = (madeAhead, refusals, overtaken)
+    let options = rows.session.options
+    changedRules = ChangedRules(options.changedRules, besides: rows.session.progress.snapshot.rulesAdopted)
+    reach = ServerReach(options.scope, rows.session.connection)
+  }
+
+  var connection: PostgresConnection { session.connection }
+  var sink: PostgresSink { session.sink }
+  var reader: ApplyReader { session.reader }
+  var state: PostgresApplyState { session.state }
+  var options: ApplyOptions { session.options }
+  var progress: ApplyProgress { session.progress }
+  var ahead: TrailAhead { rows.ahead }
+  var isCareful: Bool { session.isCareful }
+  var lockMilliseconds: Int { tables.shape.lockMilliseconds }
+
+  /// Prepares for a group, before its first record.
+  func openGroup() { areLabelsRenamed = false }
+
+  /// Returns the schema record with this id, which the present segment must have.
+  func schema(_ id: UInt64) throws -> TableSchema { try reader.schema(id, of: session.name) }
 
   func apply(_ ddl: DDL) throws {
     let key = try settleRows(before: ddl)
@@ -20,22 +75,22 @@ extension PostgresReplay {
     try leaveRefused(named)
     try adoptBefore(ddl)
     guard let (old, new) = try follow(ddl.action, before, after) else { return }
-    if !scope.isCatchUp || desk != nil, options.twoWay?.isEcho(ddl) == true {
+    if !tables.scope.isCatchUp || desk != nil, options.twoWay?.isEcho(ddl) == true {
       return try note(before: before, after: after, old, new)
     }
     var made = ShapeChange(ddl, before: before, after: after, origins: ddl.origins)
     do {
       if let desk, let move = desk.move(of: named) {
-        if before == nil { return forgetShape(new) }
+        if before == nil { return tables.forgetShape(new) }
         guard after != nil else { throw move.unmade(named, at: connection.place) }
         if try !nameAsNow(&made, move, desk, old) { return try note(before: before, after: after, old, new) }
       }
       if let desk { made.takeNames(desk.part) }
-      if scope.isCatchUp, after != nil, let before, before.treatment?.refusal != nil { _ = try mapped(before) }
+      if tables.scope.isCatchUp, after != nil, let before, before.treatment?.refusal != nil { _ = try mapped(before) }
       let isLeft =
-        try !scope.isCatchUp
-        || made.skipUnfit(ddl, fits: { fits($0, new) }, later: { try nextFittingSchema(of: $0, new) })
-      guard isLeft else { return forgetShape(new) }
+        try !tables.scope.isCatchUp
+        || made.skipUnfit(ddl, fits: { tables.fits($0, new) }, later: { try nextFittingSchema(of: $0, new) })
+      guard isLeft else { return tables.forgetShape(new) }
       // Several trails may create the same table.
       if made.action == .create || isStranger(old) { try state.lock() }
       try connection.execute("SET LOCAL lock_timeout = \(lockMilliseconds)")
@@ -52,8 +107,8 @@ extension PostgresReplay {
       throw SchemaStop(key: new, position: reader.position, error: error)
     } catch let error as PostgresError where error.isLockTimeout {
       // A transaction that failed accepts no query.
-      abandon()
-      let error = try inUse(made.before, made.after, made.origins, named, tables[old])
+      session.abandon()
+      let error = try inUse(made.before, made.after, made.origins, named, tables.tables[old])
       throw SchemaStop(key: new, position: reader.position, error: error, isLocked: true)
     }
   }
@@ -97,13 +152,13 @@ extension PostgresReplay {
   ) throws -> (old: String, new: String)? {
     switch (action, before, after) {
     case (.create, _, let after?):
-      return scope.key(after.sourceKey).map { ($0, $0) }
-    case (.drop, let before?, _): return scope.key(before.sourceKey).map { ($0, $0) }
+      return tables.scope.key(after.sourceKey).map { ($0, $0) }
+    case (.drop, let before?, _): return tables.scope.key(before.sourceKey).map { ($0, $0) }
     case (_, let before?, let after?):
-      let old = scope.key(before.sourceKey)
-      guard let new = scope.rename(before.sourceKey, to: after.sourceKey) else {
-        if !scope.isCatchUp, !before.sourceKey.hasSameBytes(as: after.sourceKey) {
-          try renameWaiting(before.sourceKey, to: after.sourceKey, name: after.fullName)
+      let old = tables.scope.key(before.sourceKey)
+      guard let new = tables.scope.rename(before.sourceKey, to: after.sourceKey) else {
+        if !tables.scope.isCatchUp, !before.sourceKey.hasSameBytes(as: after.sourceKey) {
+          try tables.renameWaiting(before.sourceKey, to: after.sourceKey, name: after.fullName)
         }
         return nil
       }
@@ -121,41 +176,41 @@ extension PostgresReplay {
 
   /// Returns whether apply began to read the trail after the table's creation, and so does not know the table. A
   /// refresh then brings the rows.
-  private func isStranger(_ key: String) -> Bool { options.expectsStrangers && tables[key] == nil }
+  private func isStranger(_ key: String) -> Bool { options.expectsStrangers && tables.tables[key] == nil }
 
   /// Creates a table at the target at its first record, if apply has not read the record of its creation. A refresh then
   /// brings the rows.
   func meet(_ source: TableSchema, _ mapped: TableSchema, _ key: String) throws {
     guard options.expectsStrangers else { return }
-    if let known = tables[key] { guard known.isAwaited, try shape.read(known) == nil else { return } }
+    if let known = tables.tables[key] { guard known.isAwaited, try tables.shape.read(known) == nil else { return } }
     try state.lock()
     try create(source, key, isAwaited: true)
   }
 
   func create(_ after: TableSchema, _ key: String, isAwaited: Bool) throws {
-    try shape.refusing(["create table \(after.fullName)"], after) { try make(after, key, isAwaited: isAwaited) }
+    try tables.shape.refusing(["create table \(after.fullName)"], after) { try make(after, key, isAwaited: isAwaited) }
   }
 
   private func make(_ after: TableSchema, _ key: String, isAwaited: Bool) throws {
     let target = try mapped(after)
     var known = PostgresApplyState.Table(schema: target.namespace, name: target.name)
-    _ = try register(key, after, target, known, isSaved: false)
-    let claim = try claimRows(of: after, as: target, key)
-    if options.ddl ?? .follow == .follow, try shape.read(known) == nil { try ensureLabels(target, after) }
-    known.isCreated = try shape.create(after, target, options.ddl ?? .follow)
+    _ = try tables.register(key, after, target, known, isSaved: false)
+    let claim = try tables.claimRows(of: after, as: target, key)
+    if options.ddl ?? .follow == .follow, try tables.shape.read(known) == nil { try ensureLabels(target, after) }
+    known.isCreated = try tables.shape.create(after, target, options.ddl ?? .follow)
     // A table that Cairn created at its first copy is still Cairn's at a later one.
-    if !known.isCreated, let was = tables[key] { known = was }
+    if !known.isCreated, let was = tables.tables[key] { known = was }
     if isAwaited { (known.refreshing, known.isAwaited) = (.byKey, true) }
     known.claim = claim
-    try save(key, known)
-    forgetShape(key)
+    try tables.save(key, known)
+    tables.forgetShape(key)
   }
 
   private func drop(_ made: ShapeChange, _ before: TableSchema, _ key: String) throws {
-    guard let known = tables[key] else { return }
+    guard let known = tables.tables[key] else { return }
     let plan = SchemaPlan(made, .init(right: try right(.removes, known), ddl: options.ddl))
-    try shape.drop(before, try mapped(before), known, plan, sink)
-    try forget(key)
+    try tables.shape.drop(before, try mapped(before), known, plan, sink)
+    try tables.forget(key)
   }
 
   private func right(_ effect: SchemaRight.Effect, _ table: PostgresApplyState.Table) throws -> SchemaRight {
@@ -166,22 +221,22 @@ extension PostgresReplay {
   }
 
   private func note(before: TableSchema?, after: TableSchema?, _ old: String, _ new: String) throws {
-    defer { forgetShape(new) }
-    guard let after else { return try forget(old) }
+    defer { tables.forgetShape(new) }
+    guard let after else { return try tables.forget(old) }
     let target = try mapped(after)
-    var known = tables[old] ?? .init(schema: target.namespace, name: target.name)
+    var known = tables.tables[old] ?? .init(schema: target.namespace, name: target.name)
     if let before, !before.fullName.hasSameBytes(as: after.fullName) {
       (known.schema, known.name) = (target.namespace, target.name)
-      try forget(old)
+      try tables.forget(old)
     }
-    _ = try register(new, after, target, known, isSaved: false)
-    try save(new, known)
+    _ = try tables.register(new, after, target, known, isSaved: false)
+    try tables.save(new, known)
   }
 
   func change(_ made: ShapeChange, _ before: TableSchema, _ after: TableSchema, _ old: String, _ new: String)
     throws
   {
-    try shape.refusing(TableDifference(before, after, origins: made.origins).phrases, after) {
+    try tables.shape.refusing(TableDifference(before, after, origins: made.origins).phrases, after) {
       try alter(made, before, after, old, new)
     }
   }
@@ -200,65 +255,46 @@ extension PostgresReplay {
     shapes.after.notices.forEach(progress.note)
     let source = TableDifference(before, after, origins: made.origins)
     let (was, now) = (shapes.before.target, shapes.after.target)
-    let own = tables[old] ?? .init(schema: was.namespace, name: was.name)
+    let own = tables.tables[old] ?? .init(schema: was.namespace, name: was.name)
     let right = try right(.init(of: source), own)
-    let plan = SchemaPlan(made, options.schemaFacts(right, own, now.namespace, now.name, of: name))
+    let plan = SchemaPlan(made, options.schemaFacts(right, own, now.namespace, now.name, of: session.name))
     let change = PostgresSchemaChanges.Change(source: source, before: was, after: now, plan: plan)
     var known = own
     known.isCreated = right.isCreated
     if plan.policy == .follow { try makeLabels(change, after) }
-    let isOpen = try plan.policy == .follow && shape.isOpen(change, own)
-    var moved = try shape.make(change, known, sink)
+    let isOpen = try plan.policy == .follow && tables.shape.isOpen(change, own)
+    var moved = try tables.shape.make(change, known, sink)
     // The trail that created the table decides what a copy does to its rows.
     if known.isCreated || own.isCreated { moved.isCreated = own.isCreated }
-    try forget(old)
-    _ = try register(new, after, change.after, moved, isSaved: false)
-    try save(new, moved)
-    forgetShape(new)
-    if !made.isRefreshed { try shape.makeForeignKeys(sink) }
+    try tables.forget(old)
+    _ = try tables.register(new, after, change.after, moved, isSaved: false)
+    try tables.save(new, moved)
+    tables.forgetShape(new)
+    if !made.isRefreshed { try tables.shape.makeForeignKeys(sink) }
     isShapeMade = isOpen
   }
 
-  // MARK: Labels of enums
+  // MARK: Rows that wait
 
-  private func makeLabels(_ change: PostgresSchemaChanges.Change, _ source: TableSchema) throws {
-    for statement in PostgresAlteration(change.before, change.after, origins: change.source.origins).labels
-    where try !PostgresAlteration.isLabel(statement) && shape.reaches(labelOf: statement, in: change.after) {
-      // Another table with this type may have renamed the label before.
-      do {
-        _ = try sink.attempt { try connection.run(statement, []) }
-        group.areLabelsRenamed = true
-      } catch let error as PostgresError where error.isOfShape {}
-    }
-    try ensureLabels(change.after, source)
+  /// Before a schema change of a table, inserts the table's rows that the target refused earlier in the transaction.
+  /// Leaves out rows whose unique values other rows have.
+  ///
+  /// - Returns: The table's name in apply's state, if the table still has parked rows or rows to check for unique values;
+  ///   otherwise nil.
+  private func settleRows(before ddl: DDL) throws -> String? {
+    guard ddl.before != 0, !rows.parked.isEmpty || !rows.writer.unchecked.isEmpty,
+      let key = tables.scope.key(try schema(ddl.before).sourceKey)
+    else { return nil }
+    return try rows.settle(of: key) ? key : nil
   }
 
-  /// Adds the missing enum labels of a table.
-  ///
-  /// - Throws: ``Ahead`` if the labels must be committed first: PostgreSQL cannot use a label in the transaction that
-  ///   adds it. `schema-stopped` if apply may not add them, or if the name of a type is taken.
-  private func ensureLabels(_ mapped: TableSchema, _ source: TableSchema) throws {
-    let refusal = SchemaRefusal(place: connection.place, phrases: ["use the types of table \(mapped.fullName)"])
-    if let taken = try shape.takenTypeName(in: mapped) {
-      throw refusal.error(
-        "\(taken) there is another kind of type, or a table", table: source.fullName,
-        hint: "drop or rename \(taken) at the target")
+  /// Assigns a table's parked rows, and its rows to check for unique values, to the table with its new schema. Forgets
+  /// the rows if the schema change dropped the table.
+  private func followRows(of key: String, after ddl: DDL) throws {
+    guard ddl.after != 0 else { return rows.forget(key) }
+    try onTable(ddl.after) {
+      guard let table = try table(ddl.after) else { return }
+      try rows.move(from: key, to: table)
     }
-    let missing = try PostgresAlteration.missingLabels(of: mapped) { type in
-      guard try connection.first("SELECT to_regtype($1)", [type]) != nil else { return nil }
-      return try connection.query(
-        "SELECT enumlabel FROM pg_enum WHERE enumtypid = to_regtype($1) ORDER BY enumsortorder", [type]
-      ).compactMap { $0[0].map(NameKey.init) }
-    }
-    if let statement = try missing.first(where: { try !shape.reaches(labelOf: $0, in: mapped) }) {
-      throw refusal.error(
-        "a label is missing, and apply may not add it, because tables that 'tables' does not include, or none, use the type",
-        table: source.fullName, hint: "run at the target: \(statement)")
-    }
-    // The committed types lack the new names of labels, and an addition before them would come to a wrong place. Added in
-    // the group, a label can be used only after it: apply then sends the transactions one by one.
-    let fresh = group.areLabelsRenamed ? [] : missing.filter { !madeAhead.contains($0) }
-    guard fresh.isEmpty else { throw Ahead(statements: fresh) }
-    for statement in missing { try connection.run(statement, []) }
   }
 }
