@@ -16,8 +16,8 @@ package struct SQLiteError: Error, CustomStringConvertible {
   package var isBusy: Bool { primary == SQLITE_BUSY || primary == SQLITE_LOCKED }
   package var isInterrupted: Bool { primary == SQLITE_INTERRUPT }
   package var isConstraint: Bool { primary == SQLITE_CONSTRAINT }
-  /// Whether a row is the cause: a constraint, or a function in an index, a CHECK or a generated column that does not
-  /// take its values.
+  /// Whether a row is the cause. It breaks a constraint, or a function in an index, a CHECK or a generated column does
+  /// not take its values.
   package var isOfRow: Bool { [SQLITE_CONSTRAINT, SQLITE_ERROR, SQLITE_TOOBIG, SQLITE_MISMATCH].contains(primary) }
   /// Whether the statement failed at a PRIMARY KEY, UNIQUE or rowid constraint.
   package var isUniqueness: Bool {
