@@ -133,12 +133,6 @@ extension PostgresConnection {
       context: ["table": table])
   }
 
-  /// Returns whether the table with this quoted name is partitioned. Its rows are then in its partitions. The rows of
-  /// any other table that inherits from it are rows of another owner: statements about rows say `ONLY`.
-  package func isPartitioned(_ table: String) throws -> Bool {
-    try first("SELECT relkind = 'p' FROM pg_class WHERE oid = to_regclass($1)", [table]) == "t"
-  }
-
   /// Returns the greatest number in a column, or the least one if `isLeast`. Nil if the column has no number, is not
   /// of an integer or `numeric` type, or if the number is not a 64-bit integer.
   ///

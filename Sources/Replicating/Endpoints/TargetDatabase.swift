@@ -208,7 +208,7 @@ package struct TargetDatabase {
         try connection.lockPlanning(of: table.qualifiedName)
         try connection.checkPlanning(of: table.qualifiedName, .ownersCode)
         for share in shares { try connection.checkCasts(of: table.qualifiedName, column: share.column) }
-        let rows = (try connection.isPartitioned(table.qualifiedName) ? "" : "ONLY ") + table.qualifiedName
+        let rows = try RowsName(table.qualifiedName, connection).text
         return try connection.first(
           "SELECT 1 FROM \(rows)\(condition) LIMIT 1", shares.map { $0.value.parameter }) != nil
       }

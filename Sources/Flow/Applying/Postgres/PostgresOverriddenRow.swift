@@ -19,7 +19,7 @@ struct PostgresOverriddenRow {
     try turned.checkTable(in: .postgres)
     // The session is one like an application's, in which ordinary triggers fire. The lock keeps them as they are.
     try OwnersCode.holdForSession(table, "\(turned.namespace).\(turned.table)", connection)
-    rows = (try connection.isPartitioned(table) ? "" : "ONLY ") + table
+    rows = try RowsName(table, connection).text
     // Policies apply as they do to an application; their code has just been looked at.
     try connection.execute("SET LOCAL row_security = on")
     let columns = try connection.query(

@@ -8,8 +8,8 @@ final class PostgresUndo: UndoDatabase {
   private let connection: PostgresConnection
   /// The types of the columns of each table, for casts of parameters.
   private var types: [NameKey: [String]] = [:]
-  /// The tables that are partitioned. Statements leave rows of other inheriting tables alone.
-  private var partitioned: Set<NameKey> = []
+  /// The name of each table in statements about rows.
+  private var rowsNames: [NameKey: String] = [:]
   private var references: [NameKey: [UndoReference]] = [:]
 
   init(_ connection: PostgresConnection) { self.connection = connection }
@@ -37,12 +37,12 @@ final class PostgresUndo: UndoDatabase {
       """, [table])
     let types = Dictionary(rows.map { (NameKey($0[0] ?? ""), $0[1] ?? "") }) { $1 }
     self.types[table.nameKey] = schema.columns.map { types[NameKey($0.name)] ?? "text" }
-    if try connection.isPartitioned(table) { partitioned.insert(table.nameKey) }
+    rowsNames[table.nameKey] = try RowsName(table, connection).text
   }
 
   func rowsName(of schema: TableSchema) -> String {
     let name = name(of: schema)
-    return (partitioned.contains(name.nameKey) ? "" : "ONLY ") + name
+    return rowsNames[name.nameKey] ?? name
   }
 
   func name(of schema: TableSchema) -> String { schema.postgresName }

@@ -65,23 +65,9 @@ extension PostgresSource {
           .privilegeMissing,
           "\(connection.place): the publication cannot be created: \(error.message)\(why)",
           hint: "run as the owner of the tables, with CREATE on the database, or as a superuser: \(text)"))
-    } catch let error as PostgresError where Self.isOfTable(error) {
-      return .forbidden(refused(missing.first, error, statements.joined(separator: "; ")))
+    } catch let error as PostgresError where error.isOfPublishedTable {
+      return .forbidden(error.refusing(missing.first, statements.joined(separator: "; ")))
     }
-  }
-
-  /// Whether the table is the reason for which the publication was not changed. A table that was dropped or renamed
-  /// meanwhile is not.
-  private static func isOfTable(_ error: PostgresError) -> Bool {
-    error.isOfStatement && !["3F000", "42P01", "42704"].contains(error.sqlState)
-  }
-
-  private func refused(_ table: PostgresTable?, _ error: PostgresError, _ statement: String) -> CairnError {
-    CairnError(
-      .tableRefused,
-      "\(connection.place): the publication cannot be changed for table \(table?.displayName ?? ""): \(error.message)",
-      hint: "mend what the message names, or leave the table out with 'tables'; capture tries again: \(statement)",
-      context: table.map { ["table": $0.displayName] } ?? [:])
   }
 
   /// Returns the tables with which a capture begins. Waits up to a minute for tables that another session keeps locked,
@@ -155,8 +141,8 @@ extension PostgresSource {
     } catch let error as PostgresError where error.isPrivilege {
       return .forbidden(
         CairnError(.privilegeMissing, "\(connection.place): \(error.message)", hint: "run as its owner: \(statement)"))
-    } catch let error as PostgresError where Self.isOfTable(error) {
-      return .forbidden(refused(table, error, statement))
+    } catch let error as PostgresError where error.isOfPublishedTable {
+      return .forbidden(error.refusing(table, statement))
     }
   }
 
@@ -263,4 +249,18 @@ extension PostgresSource {
 
   /// Returns the tables whose changes are all published; nil if the publication does not exist.
   func published() throws -> Set<UInt32>? { try publication()?.whole }
+}
+
+extension PostgresError {
+  /// Whether the table is the reason for which the publication was not changed. A table that was dropped or renamed
+  /// meanwhile is not.
+  fileprivate var isOfPublishedTable: Bool { isOfStatement && !["3F000", "42P01", "42704"].contains(sqlState) }
+
+  fileprivate func refusing(_ table: PostgresTable?, _ statement: String) -> CairnError {
+    CairnError(
+      .tableRefused,
+      "\(place): the publication cannot be changed for table \(table?.displayName ?? ""): \(message)",
+      hint: "mend what the message names, or leave the table out with 'tables'; capture tries again: \(statement)",
+      context: table.map { ["table": $0.displayName] } ?? [:])
+  }
 }
