@@ -11,10 +11,17 @@ import Testing
   /// The texts of the suites' files in the folder Tests, by the suites' names, and by those of folders and files.
   private static func suites() throws -> [String: [String]] {
     var found: [String: [String]] = [:]
+    var parts: [String: String] = [:]
     let files = FileManager.default.enumerator(atPath: root.path + "/Tests")
     while let file = files?.nextObject() as? String {
-      guard file.hasSuffix("Tests.swift") else { continue }
+      let part = file.firstMatch(of: /(\w+Tests)\+\w+\.swift$/)
+      guard file.hasSuffix("Tests.swift") || part != nil else { continue }
       let text = try String(contentsOf: root.appendingPathComponent("Tests/" + file), encoding: .utf8)
+      // A suite may go on in SUITE+PART.swift.
+      if let part {
+        parts[String(part.1), default: ""] += text
+        continue
+      }
       let names = text.matches(of: /(?:struct|enum) (\w+Tests)\b/).map { String($0.1) }
       for name in names { found[name, default: []].append(text) }
       if let folder = file.split(separator: "/").first, !names.isEmpty {
@@ -22,6 +29,7 @@ import Testing
         found["\(folder)/\(name)", default: []].append(text)
       }
     }
+    for (name, text) in parts where found[name]?.count == 1 { found[name]?[0] += text }
     return found
   }
 

@@ -176,7 +176,7 @@ import Testing
         "seed \(seed), round \(round): \(outcome.refusals.map(\.text))")
       if outcome.refusals.allSatisfy(\.isForceable) {
         let forced = try store.run(plan, schemas, isForced: true, isDry: false)
-        // What it cannot write it leaves as it was.
+        // A refused undo leaves all rows as they were.
         #expect(
           forced.refusals.isEmpty || forced.refusals.allSatisfy { ["refused", "differs"].contains($0.kind) },
           "\(forced.refusals.map(\.text))")
