@@ -5,7 +5,7 @@ import Synchronization
 /// The inotify(7) descriptor of the process, and the thread that passes its events on. The system grants a user 128
 /// descriptors by default, which one daemon with a database per tenant would use up.
 final class SharedInotify: Sendable {
-  /// Who is to be woken for one watched file or folder, by the descriptors of their wake signals.
+  /// The wake signals of all watches of one file or folder, as descriptors.
   private struct Watched {
     var all: Set<Int32> = []
     var byName: [NameKey: Set<Int32>] = [:]
