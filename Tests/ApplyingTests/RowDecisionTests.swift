@@ -1,5 +1,6 @@
 import Changes
 import Conflicts
+import Mapping
 import Testing
 import Trails
 
@@ -168,6 +169,28 @@ import Trails
     let log = try target.log()
     #expect(log.map(\.kind) == [.changeRefused, .changeRefused])
     #expect(log.map { $0.incoming?["a"]?.string } == ["tea", "rice"])
+  }
+
+  @Test(.enabled(if: TargetEngine.databases.contains(.postgres)), arguments: RowDecision.Verdict.allCases)
+  func `a decided row may widen a column`(_ verdict: RowDecision.Verdict) throws {
+    let target = try EngineTarget(.postgres)
+    target.options.misfits = try MisfitPolicies(parsing: "widen")
+    let made = target.made
+    // Cairn makes the table, so it may widen its columns.
+    try made.shape("CREATE TABLE t(id INTEGER PRIMARY KEY, a INTEGER, b INTEGER)")
+    try made.transaction {
+      try made.create("t")
+      try made.copy("t", [[1, 1, 0], [2, 2, 0]])
+    }
+    try target.replay()
+    try target.write(.update(1, "a", 70))
+    try made.transaction {
+      try made.update("t", [1, 1, 0], [nil, nil, .text(Array("tea".utf8))])
+      try made.update("t", [2, 2, 0], [nil, nil, 9])
+    }
+    try decide(target, verdict, stopped(target, .rowDiffers))
+    try target.replay()
+    #expect(try target.rows() == (verdict == .skip ? "1|70|0 2|2|9" : "1|1|tea 2|2|9"))
   }
 
   @Test(arguments: TargetEngine.databases)

@@ -351,7 +351,7 @@ extension PostgresReplay: GroupApplier {
   func betweenRows(of id: UInt64, _ body: () throws -> Void) throws {
     try statements?.checkIdle()
     try refresh.endChunk()
-    try schema.onTable(id, body)
+    try schema.onTable(id) { try schema.again(body) }
   }
 
   func apply(_ ddl: DDL) throws { try schema.apply(ddl) }
