@@ -390,7 +390,7 @@ import Testing
         "rest.firstIndex(of: \"]\"", "rest.firstIndex(of: \":\"", "host.split(separator: \".\"",
       ],
       "Endpoints/DatabaseURL.swift": ["text.contains(\":\""],
-      "PostgresKit/PostgresConnection+Place.swift": [
+      "PostgresKit/PostgresPlace.swift": [
         "place.lastIndex(of: \"/\"", "server.firstIndex(of: \"@\"", "server.lastIndex(of: \":\"",
         "server.contains(\"/\"",
       ],
