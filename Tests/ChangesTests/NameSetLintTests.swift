@@ -94,7 +94,7 @@ import Testing
       "Changes/CairnError.swift": ["var context", "context:"],
     ],
     "names of files": [
-      "cairn/ServiceUnit.swift": ["var drops"]
+      "Deploying/ServiceUnit.swift": ["var drops"]
     ],
     "random tokens": [
       "Capturing/Postgres/LocalWatch.swift": ["let waiting"]

@@ -117,7 +117,8 @@ package struct MessageKey: Equatable, Sendable {
     }
   }
 
-  private static func grants(_ place: Place, to role: String) -> [String] {
+  /// Returns the statements that let a role read the key.
+  package static func grants(_ place: Place, to role: String) -> [String] {
     [
       "GRANT USAGE ON SCHEMA \(place.rawValue) TO \(role.quotedName)",
       "GRANT SELECT ON \(place.rawValue).key TO \(role.quotedName)",
