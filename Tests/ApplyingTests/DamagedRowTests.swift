@@ -1,5 +1,6 @@
 import Applying
 import Changes
+import Conflicts
 import TestServers
 import Testing
 

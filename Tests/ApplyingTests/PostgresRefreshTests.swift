@@ -155,6 +155,32 @@ struct PostgresRefreshTests {
     #expect(try target.psql("SELECT * FROM t ORDER BY id") == "1|a|t\n8|A|f")
   }
 
+  /// A copy that was interrupted before its end was stored begins again over the rows that it has brought.
+  @Test func `rows in the way of a row with NULL in its key go, and such rows in the way of others`() throws {
+    let target = try PostgresTarget()
+    let sql = "CREATE TABLE t(k TEXT PRIMARY KEY, z TEXT UNIQUE, v TEXT)"
+    try target.begin(
+      sql, "t", [["a", "1", "x"], ["b", "2", "x"], ["c", "3", "x"], [.null, "4", "x"], [.null, "5", "x"]])
+    try target.trail.transaction {
+      try target.trail.refresh("t", .start(.firstCopy, .byKey, estimatedRows: 5))
+      // The row with 3 is deleted, and then the one with 2.
+      try target.trail.change(.update, [.before, .after], "t", [[.null, "4", "x"], [nil, "3", nil]])
+      try target.trail.change(.update, [.before, .after], "t", [[.null, "5", "x"], ["b", nil, nil]])
+      try target.trail.change(.insert, .after, "t", [["d", "4", "y"]])
+      try target.trail.refresh("t", .chunk(.nullKeys))
+      try target.trail.row("t", [.null, "1", "y"])
+      try target.trail.row("t", [.null, .null, "y"])
+      try target.trail.row("t", [.null, .null, "y"])
+      try target.trail.refresh("t", .chunk(.keys(after: nil, through: nil)))
+      for row: [Value] in [["a", "2", "y"], ["b", "5", "x"], ["d", "4", "y"]] { try target.trail.row("t", row) }
+      try target.trail.refresh("t", .end(rows: 6))
+    }
+    try target.replay()
+    #expect(
+      try target.psql("SELECT coalesce(k, ''), coalesce(z, ''), v FROM t ORDER BY 1, 2")
+        == "||y\n||y\n|1|y\na|2|y\nb|5|x\nd|4|y")
+  }
+
   @Test func `indexes and foreign keys come after the rows, not valid where the rows break them`() throws {
     let target = try PostgresTarget()
     try target.trail.shape(

@@ -25,6 +25,22 @@ extension Trap {
         "UPDATE t SET a = 9 WHERE k IS NULL", "DELETE FROM t WHERE k IS NULL; INSERT INTO t VALUES (NULL,NULL)",
       ]),
     Trap(
+      "a row gives its key up for NULL, and another one takes the key",
+      "CREATE TABLE t(k TEXT PRIMARY KEY, a); CREATE TABLE v(k, z, a, PRIMARY KEY(k, z)); INSERT INTO t VALUES ('a',1),('b',2); INSERT INTO v VALUES (1,1,1),(2,1,2)",
+      [
+        "BEGIN; UPDATE t SET a = 5; UPDATE t SET k = NULL WHERE k = 'a'; INSERT INTO t VALUES ('a',7); UPDATE t SET a = 8; COMMIT",
+        "BEGIN; UPDATE v SET a = 5; UPDATE v SET k = NULL WHERE k = 1; INSERT INTO v VALUES (1,1,7); DELETE FROM v WHERE k = 1; COMMIT",
+        "BEGIN; UPDATE t SET a = 3; UPDATE t SET k = NULL WHERE k = 'b'; UPDATE t SET k = 'b' WHERE rowid = 1; UPDATE t SET a = 4; COMMIT",
+      ]),
+    Trap(
+      "a row with a key that may be NULL refers to itself, and an upsert changes the key",
+      pragmas: "PRAGMA foreign_keys = 1",
+      "CREATE TABLE t(k TEXT PRIMARY KEY, p REFERENCES t ON UPDATE CASCADE, a); INSERT INTO t VALUES ('a','a',1),('b',NULL,2)",
+      [
+        "INSERT INTO t VALUES ('a','a',0) ON CONFLICT DO UPDATE SET k = 'c'; INSERT INTO t VALUES (NULL,'c',3)",
+        "INSERT OR IGNORE INTO t VALUES ('c',NULL,0); UPDATE t SET k = 'd' WHERE k = 'c'; UPDATE t SET a = 4 WHERE k = 'b'",
+      ]),
+    Trap(
       "NULL in one column of a composite key",
       "CREATE TABLE t(a, b, c, PRIMARY KEY(a,b)); INSERT INTO t VALUES (1,NULL,1),(1,NULL,1),(1,2,3),(NULL,NULL,NULL)",
       [
@@ -36,6 +52,27 @@ extension Trap {
       [
         "REPLACE INTO t VALUES (1,5)", "DELETE FROM t WHERE rowid = 1", "UPDATE t SET u = 9 WHERE u IS NULL",
         "UPDATE OR REPLACE t SET u = 2", "REPLACE INTO t VALUES (NULL,1),(NULL,1)",
+      ]),
+    Trap(
+      "a row that OR IGNORE or an upsert spared, then loses its key, and a later row is equal to it",
+      """
+      CREATE TABLE t(k TEXT PRIMARY KEY, a); CREATE TABLE u(k UNIQUE, a); CREATE TABLE v(k, z, a, PRIMARY KEY(k, z));
+      CREATE TABLE w(k TEXT COLLATE NOCASE PRIMARY KEY, a COLLATE NOCASE); CREATE TABLE x(k PRIMARY KEY, z UNIQUE, a);
+      CREATE TABLE h(k PRIMARY KEY, rowid, _rowid_, oid);
+      INSERT INTO t VALUES ('a','x'),('b','x'); INSERT INTO u VALUES ('a','x'),('b','x');
+      INSERT INTO v VALUES (1,1,'x'),(2,1,'x'); INSERT INTO w VALUES ('a','x'),('b','X');
+      INSERT INTO x VALUES (1,1,'x'),(2,2,'x'); INSERT INTO h VALUES (1,1,1,1),(2,1,1,1)
+      """,
+      [
+        "INSERT OR IGNORE INTO t VALUES ('a',0); UPDATE t SET k = NULL WHERE k = 'a'; INSERT INTO t VALUES (NULL,'x')",
+        "INSERT INTO t VALUES ('b',0) ON CONFLICT DO UPDATE SET k = NULL; INSERT INTO t SELECT * FROM t",
+        "INSERT OR IGNORE INTO u VALUES ('a',0),('b',0); UPDATE u SET k = NULL; INSERT INTO u VALUES (NULL,'x')",
+        "INSERT OR IGNORE INTO v VALUES (1,1,0); UPDATE v SET k = NULL WHERE k = 1; UPDATE v SET k = NULL",
+        "INSERT OR IGNORE INTO w VALUES ('A',0); UPDATE w SET k = NULL WHERE k = 'a'; INSERT INTO w VALUES (NULL,'X')",
+        "INSERT OR IGNORE INTO w VALUES ('B',0); UPDATE w SET k = NULL WHERE k = 'b'; REPLACE INTO w VALUES (NULL,'x')",
+        "UPDATE OR IGNORE x SET k = 2; UPDATE x SET k = NULL, z = NULL; REPLACE INTO x VALUES (NULL,NULL,'x'),(NULL,5,'x')",
+        "INSERT OR IGNORE INTO x VALUES (NULL,5,0); REPLACE INTO x VALUES (NULL,5,'x'); REPLACE INTO x VALUES (NULL,5,'y')",
+        "INSERT OR IGNORE INTO h VALUES (1,0,0,0); UPDATE h SET k = NULL WHERE k = 1; INSERT INTO h VALUES (NULL,1,1,1)",
       ]),
     Trap(
       "a unique key without NULLs instead of a primary key",

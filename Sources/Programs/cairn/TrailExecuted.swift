@@ -102,7 +102,8 @@ struct TrailExecuted {
     let isOne = tokens.dropLast().allSatisfy { $0.symbol != UInt8(ascii: ";") }
     let isCommand = lines.contains { line in
       let bytes = line.utf8.drop { $0 == 0x20 || $0 == 0x09 }
-      return bytes.first.map(".@/".utf8.contains) ?? false || bytes.count <= 3 && line.asciiLowercased.utf8.starts(with: "go".utf8)
+      return bytes.first.map(".@/".utf8.contains) ?? false
+        || bytes.count <= 3 && line.asciiLowercased.utf8.starts(with: "go".utf8)
     }
     let hasComment = ["--", "/*"].contains { text.utf8.firstRange(of: $0.utf8) != nil }
     if isPlain, isOne, !isCommand, !hasComment { return ended(text) }

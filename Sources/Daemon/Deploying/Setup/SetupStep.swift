@@ -38,7 +38,7 @@ package struct SetupStep: Sendable {
     (self.what, self.command, self.deed) = (what, command, deed)
     state =
       if isDone {
-      .done
-    } else if case .nothing = deed { .byHand } else { .missing }
+        .done
+      } else if case .nothing = deed { .byHand } else { .missing }
   }
 }

@@ -329,7 +329,7 @@ final class PostgresApplyTable {
       if let predicate = unique.predicate {
         terms += ["(\(predicate))", "(SELECT \(predicate) FROM \(row))"]
       }
-      if !table.key.isEmpty { terms.append("NOT (\(keyCondition(sparing, alias: "x.")))") }
+      if !table.key.isEmpty { terms.append("(\(keyCondition(sparing, alias: "x."))) IS NOT TRUE") }
       // Rows of other trails stay, so the statement that follows fails.
       for (index, text) in table.shares {
         let column = table.columns[index]

@@ -166,10 +166,28 @@ final class PostgresRows {
     return try writer.write(table, table.update(set, texts.checks(table)), expecting: 1)
   }
 
+  /// Deletes rows that have a unique value of the updated row.
+  private func clearForUpdate(_ table: PostgresApplyTable) throws {
+    func isChanged(_ column: Int) -> Bool {
+      texts.before.count > 0 && texts.before.gives(column) && texts.after.gives(column)
+        && !texts.before.isEqual(column, to: texts.after)
+    }
+    let isMoved = table.key.contains(where: isChanged)
+    for index in table.target.uniqueIndexes.indices {
+      let isKey = table.target.uniqueIndexes[index].name.nameKey == table.keyIndex?.name.nameKey
+      let isCleared = isKey ? isMoved : !table.isContested && table.otherIndexes.contains(index)
+      guard isCleared, texts.isKnown(index, table) else { continue }
+      // No key spares a row with NULL in its key, so its unchanged values are not cleared.
+      if texts.isTwin(table), table.positions(of: index)?.contains(where: isChanged) != true { continue }
+      try writer.writeLeniently(table, .clear(index: index, sparing: .old))
+    }
+  }
+
   /// Updates the row if the target has it. If the target lacks the row and the trail gives all of its values, inserts
   /// the row. Otherwise does nothing.
   func updateLeniently(_ table: PostgresApplyTable) throws {
     let isWhole = texts.isWhole(table)
+    if table.existing == .overwrite { try clearForUpdate(table) }
     if texts.isTwin(table) {
       // Only the answer shows whether the row is there, so only a careful replay continues from here.
       let touched = try writer.write(
@@ -177,20 +195,6 @@ final class PostgresRows {
       if touched == 1 || !isWhole { return }
       texts.fillAfter(table)
       return try insertStrictly(table)
-    }
-    let isOverwritten = table.existing == .overwrite
-    let isMoved =
-      texts.before.count > 0
-      && table.key.contains {
-        texts.before.gives($0) && !texts.before.isEqual($0, to: texts.after) && texts.after.gives($0)
-      }
-    if isOverwritten {
-      for index in table.target.uniqueIndexes.indices {
-        let isKey = table.target.uniqueIndexes[index].name.nameKey == table.keyIndex?.name.nameKey
-        let isCleared = isKey ? isMoved : !table.isContested && table.otherIndexes.contains(index)
-        guard isCleared, texts.isKnown(index, table) else { continue }
-        try writer.writeLeniently(table, .clear(index: index, sparing: .old))
-      }
     }
     do { try writer.write(table, table.update(texts.changed(table), .init()), expecting: nil) } catch let error
       as PostgresError

@@ -293,7 +293,7 @@ final class SQLiteApplyTable {
     // Statements for a row with NULL in the key are rare, so they are not kept.
     let isKept = isWholeRow == schema.flags.contains(.wholeRow)
     if isKept, let statement = statements[shape] { return statement }
-    let statement = try database.prepare(sql(shape, isWholeRow))
+    let statement = try database.prepare(try sql(shape, isWholeRow))
     if isKept {
       if statements.count > 100 { statements.removeAll() }
       statements[shape] = statement
@@ -301,7 +301,7 @@ final class SQLiteApplyTable {
     return statement
   }
 
-  private func sql(_ shape: Shape, _ isWholeRow: Bool) -> String {
+  private func sql(_ shape: Shape, _ isWholeRow: Bool) throws -> String {
     let after = names.indices.map { "?\(names.count + $0 + 1)" }
     switch shape {
     case .insert(let insertion):
@@ -318,36 +318,33 @@ final class SQLiteApplyTable {
       return
         "INSERT\(clause) INTO \(table)(\(names.joined(separator: ","))) VALUES (\(after.joined(separator: ",")))\(conflict)"
     case .delete(let isChecked):
-      return "DELETE FROM \(table) WHERE \(condition(isChecked, isWholeRow))"
+      return "DELETE FROM \(table) WHERE \(try condition(isChecked, isWholeRow))"
     case .update(let mask, let isChecked, let replaces):
       let set = names.indices.filter { mask.contains($0) }
         .map { "\(names[$0]) = \(after[$0])" }
       let clause = replaces ? " OR REPLACE" : Self.orAbort
-      return "UPDATE\(clause) \(table) SET \(set.joined(separator: ",")) WHERE \(condition(isChecked, isWholeRow))"
+      return "UPDATE\(clause) \(table) SET \(set.joined(separator: ",")) WHERE \(try condition(isChecked, isWholeRow))"
     case .twins:
       let all = names.indices.map { "\(names[$0]) COLLATE BINARY IS ?\($0 + 1)" }
-      return "SELECT \(rowid),\(names.joined(separator: ",")) FROM \(table) WHERE \(all.balanced("AND"))"
+      return "SELECT \(try rowid.get()),\(names.joined(separator: ",")) FROM \(table) WHERE \(all.balanced("AND"))"
     case .probe:
-      return "SELECT \(names.joined(separator: ",")) FROM \(table) WHERE \(condition(false, false))"
+      return "SELECT \(names.joined(separator: ",")) FROM \(table) WHERE \(try condition(false, false))"
     }
   }
 
-  private func condition(_ isChecked: Bool, _ isWholeRow: Bool) -> String {
+  private func condition(_ isChecked: Bool, _ isWholeRow: Bool) throws -> String {
     let all = names.indices.map { index in
       // If the affinity leaves numbers as they are, 7 and 7.0 are two values.
       let isTyped = schema.columns[index].affinity != "BLOB"
       let value = "\(names[index]) COLLATE BINARY IS ?\(index + 1)"
       return isTyped ? value : "(\(value) AND typeof(\(names[index])) = typeof(?\(index + 1)))"
     }
-    if isWholeRow { return "\(rowid) = ?1" }
+    if isWholeRow { return "\(try rowid.get()) = ?1" }
     let key = schema.key.map { "\(names[$0]) = ?\($0 + 1)" }
     return (key + (isChecked ? all : [])).balanced("AND")
   }
 
-  private var rowid: String {
-    let taken = Set(schema.columns.map { $0.name.sqliteKey })
-    return ["rowid", "_rowid_", "oid"].first { !taken.contains($0.nameKey) } ?? "rowid"
-  }
+  private lazy var rowid = Result { try RowidName(of: schema.name, in: database).text }
 
   // MARK: Refresh
 

@@ -54,10 +54,7 @@ struct SQLiteUndo: UndoDatabase {
     return "\(name) COLLATE BINARY IS ?\(number) AND typeof(\(name)) = typeof(?\(number))"
   }
 
-  func rowPlace(in schema: TableSchema) -> String {
-    let taken = Set(schema.columns.map { $0.name.sqliteKey })
-    return ["rowid", "_rowid_", "oid"].first { !taken.contains($0.nameKey) } ?? "rowid"
-  }
+  func rowPlace(in schema: TableSchema) throws -> String { try RowidName(of: schema.name, in: database).text }
 
   func query(_ sql: String, _ values: [Value]) throws -> [[Value]] { try database.query(sql, values) }
 

@@ -36,7 +36,7 @@ protocol UndoDatabase {
   /// Returns the condition that a column has exactly the value of a parameter, also for NULL.
   func equality(_ number: Int, _ column: Int, of schema: TableSchema) -> String
   /// The columns that name the place of a row in a table, as a list.
-  func rowPlace(in schema: TableSchema) -> String
+  func rowPlace(in schema: TableSchema) throws -> String
 
   /// Returns the foreign keys that refer to a table, of all tables of the database.
   func references(to parent: TableSchema) throws -> [UndoReference]
@@ -55,7 +55,9 @@ extension UndoDatabase {
   /// Returns the condition that finds a row, and its parameters.
   ///
   /// - Parameter first: The number of the first parameter.
-  private func condition(_ row: [Value?], _ schema: TableSchema, from first: Int) -> (sql: String, values: [Value]) {
+  private func condition(_ row: [Value?], _ schema: TableSchema, from first: Int)
+    throws -> (sql: String, values: [Value])
+  {
     let isWhole = schema.isWholeRow(row)
     let columns = isWhole ? Array(schema.columns.indices) : schema.key
     var (terms, values): ([String], [Value]) = ([], [])
@@ -70,14 +72,14 @@ extension UndoDatabase {
     }
     let condition = terms.isEmpty ? "" : " WHERE " + terms.joined(separator: " AND ")
     guard isWhole else { return (condition, values) }
-    let place = rowPlace(in: schema)
+    let place = try rowPlace(in: schema)
     // One of several equal rows.
     return (" WHERE (\(place)) = (SELECT \(place) FROM \(rowsName(of: schema))\(condition) LIMIT 1)", values)
   }
 
   /// Returns the row with the identity of `row` as it is now, and locks it; nil if there is none.
   func find(_ row: [Value?], _ schema: TableSchema) throws -> [Value]? {
-    let (condition, values) = condition(row, schema, from: 1)
+    let (condition, values) = try condition(row, schema, from: 1)
     return try query("SELECT \(list(schema)) FROM \(rowsName(of: schema))\(condition)\(rowLock)", values).first
   }
 
@@ -91,14 +93,14 @@ extension UndoDatabase {
     let list = columns.enumerated().map { place, column in
       "\(schema.columns[column].name.quotedName) = \(parameter(place + 1, column, of: schema))"
     }
-    let (condition, values) = condition(row, schema, from: columns.count + 1)
+    let (condition, values) = try condition(row, schema, from: columns.count + 1)
     return try execute(
       "UPDATE\(orAbort) \(rowsName(of: schema)) SET \(list.joined(separator: ", "))\(condition)",
       columns.compactMap { set[$0] } + values)
   }
 
   func delete(_ row: [Value], _ schema: TableSchema) throws -> Int64 {
-    let (condition, values) = condition(row, schema, from: 1)
+    let (condition, values) = try condition(row, schema, from: 1)
     return try execute("DELETE FROM \(rowsName(of: schema))\(condition)", values)
   }
 

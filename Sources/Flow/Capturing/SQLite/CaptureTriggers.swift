@@ -187,19 +187,27 @@ struct CaptureTriggers {
 
   // MARK: Tables with other unique keys
 
-  /// Returns the SQL terms that compare two rows, by key or by every column if the key may be NULL.
+  /// Whether the key may be NULL, or the table has none, so that rows may be equal in every column.
+  private var comparesAllColumns: Bool { !table.schema.flags.isDisjoint(with: [.nullableKey, .wholeRow]) }
+
+  /// Returns the SQL terms that compare two rows by their key; by every column if the key has a NULL, or there is none.
   private func identity(
     _ left: String, _ right: String, leftNames: [String]? = nil, rightNames: [String]
   ) -> String {
+    func equal(_ compared: [Int]) -> String {
+      compared.map { index in
+        let collation = table.schema.columns[index].collation
+        let suffix = collation.isEmpty ? "" : " COLLATE \(collation.quotedName)"
+        return "\(left)\((leftNames ?? columns)[index])\(suffix) IS \(right)\(rightNames[index])"
+      }.balanced("AND")
+    }
     let key = table.schema.key
-    let compared =
-      !table.schema.flags.isDisjoint(with: [.nullableKey, .wholeRow])
-      ? key + columns.indices.filter { !key.contains($0) } : key
-    return compared.map { index in
-      let collation = table.schema.columns[index].collation
-      let suffix = collation.isEmpty ? "" : " COLLATE \(collation.quotedName)"
-      return "\(left)\((leftNames ?? columns)[index])\(suffix) IS \(right)\(rightNames[index])"
-    }.balanced("AND")
+    let others = columns.indices.filter { !key.contains($0) }
+    guard comparesAllColumns, !others.isEmpty else { return equal(key) }
+    guard !key.isEmpty else { return equal(others) }
+    let hasNull = key.map { "\(left)\((leftNames ?? columns)[$0]) IS NULL" }.joined(separator: " OR ")
+    // A staged row may have former values of other columns, if a foreign key or a trigger changed it within a write.
+    return "(\(equal(key))) AND (NOT (\(hasNull)) OR (\(equal(others))))"
   }
 
   /// The highest number of the table's rows in `cairn_stage`. Triggers of the application can nest writes, for which 64
@@ -290,10 +298,22 @@ struct CaptureTriggers {
         "INSERT INTO cairn_stage(\(names)) SELECT \(layout),\(images) FROM \(target) WHERE (\(condition));",
       ]
     }
-    // Logs staged rows that no longer exist, or whose key the new row has taken.
+    let isNew = identity("", "cairn_stage.", leftNames: newColumns, rightNames: stageNames)
+    let isGone =
+      if !comparesAllColumns {
+        "NOT EXISTS (SELECT 1 FROM \(target) WHERE \(isOfStaged)) OR (\(isNew))"
+      } else if rowidIsKnown {
+        // The new row may equal a staged row that is still there, as they have no key.
+        "NOT EXISTS (SELECT 1 FROM \(target) WHERE \(isOfStaged) AND \(target).\(rowid) <> NEW.\(rowid))"
+      } else {
+        """
+        NOT EXISTS (SELECT 1 FROM \(target) WHERE \(isOfStaged)) \
+        OR (\(isNew)) AND NOT EXISTS (SELECT 1 FROM \(target) WHERE \(isOfStaged) LIMIT 1 OFFSET 1)
+        """
+      }
+    // Logs staged rows that no longer exist, or whose place the new row has taken.
     func emit(unless exception: String = "") -> [String] {
-      let gone =
-        "cairn_stage.layout = \(layout)\(exception) AND (NOT EXISTS (SELECT 1 FROM \(target) WHERE \(isOfStaged)) OR (\(identity("", "cairn_stage.", leftNames: newColumns, rightNames: stageNames))))"
+      let gone = "cairn_stage.layout = \(layout)\(exception) AND (\(isGone))"
       return [
         "INSERT INTO cairn_journal(code,\(stageNames.joined(separator: ","))) SELECT \(code(.vanished)),\(stageNames.joined(separator: ",")) FROM cairn_stage WHERE \(gone);",
         "DELETE FROM cairn_stage WHERE \(gone);",

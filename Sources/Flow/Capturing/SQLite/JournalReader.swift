@@ -362,9 +362,10 @@ struct JournalReader: ~Copyable {
   private mutating func followUpdate(_ layout: CaptureInstance) throws {
     let before = keyHash(layout, old, oldEnds)
     if let seen = before.flatMap({ latest.image($0) }) { try bringOld(to: seen, layout) }
-    guard let now = keyHash(layout, row, rowEnds) else { return }
-    if let before, now != before {
-      _ = latest.take(before)
+    let now = keyHash(layout, row, rowEnds)
+    if now != before, let before { _ = latest.take(before) }
+    guard let now else { return }
+    if now != before {
       // The write deletes the row that had this key.
       if let rowid = rowid(layout, row, rowEnds), candidates.image(Key(layout: layout.id, rowid: rowid)) != nil {
         _ = latest.take(now)
