@@ -101,6 +101,7 @@ import Testing
     #expect(try code { $0.folder.mode = 0o1777 } == .databaseUnsafe)
     #expect(try code { $0.files[0].kind = .other } == .databaseUnsafe)
     #expect(try code { $0.files[0].links = 2 } == .databaseUnsafe)
+    #expect(try code { $0.files[0].path += "-wal" } == .databaseUnsafe)
     let strange = SharedEntry(path: "/srv/pos/pos.db-wal", user: 1001, group: 1001, mode: 0o644)
     #expect(try code { $0.files.append(strange) } == .databaseUnsafe)
     #expect(

@@ -101,6 +101,7 @@ extension Scenarios {
         (["setup", "sqlite:a.db", "--dry-run", "--apply"], "--apply does not go with --dry-run"),
         (["setup", "sqlite:a.db", "--user", "no-such-user"], "there is no user no-such-user"),
         (["setup", "sqlite:no/a.db", "--user", "root"], "there is no folder"),
+        (["setup", "sqlite:a.db", "--user", "root", "--group", "x"], "add --target"),
         (["setup", "postgresql:///x?host=/nowhere"], "add --source, --target or both"),
         (["setup", "postgresql:///x?host=/nowhere", "--group", "x", "--target"], "--group is for SQLite"),
       ] {

@@ -18,7 +18,7 @@ struct SetupCommand: Command {
     Option("--program", "USER,...", "SQLite: users whose programs write the file, besides its owner"),
     Option("--role", "ROLE", "PostgreSQL: the role of the daemon (default cairn)"),
     Option("--source", nil, "PostgreSQL: the database is captured"),
-    Option("--target", nil, "PostgreSQL: an apply writes to the database"),
+    Option("--target", nil, "an apply writes to the database; an SQLite file is created if there is none"),
     Option("--tables", "PATTERN,...", "PostgreSQL: only these tables (default: all)"),
     Option("--config", "DIR", "the conf that has DATABASE (default /etc/cairn)"),
     Option.json,
@@ -64,11 +64,12 @@ struct SetupCommand: Command {
   }
 
   private static func file(_ path: String, _ run: Run, _ arguments: Arguments) throws -> Int32 {
-    try refuse(["--role", "--source", "--target", "--tables"], for: "PostgreSQL", arguments)
+    try refuse(["--role", "--source", "--tables"], for: "PostgreSQL", arguments)
     let root = getenv("CAIRN_TEST_UNIT_ROOT").map { String(cString: $0) } ?? ""
     let (setup, group) = try FileSetup.read(
       path, group: arguments.value("--group"), daemon: arguments.value("--user"),
-      programs: arguments.value("--program")?.split(at: ",") ?? [], unitRoot: root)
+      programs: arguments.value("--program")?.split(at: ",") ?? [], mayBeMissing: arguments.has("--target"),
+      unitRoot: root)
     let steps = try setup.steps(group: group)
     if run.isApplied, geteuid() != 0, let missing = steps.first(where: { $0.state == .missing }) {
       throw CairnError(

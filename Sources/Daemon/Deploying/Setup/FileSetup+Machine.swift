@@ -12,11 +12,12 @@ extension FileSetup {
   /// - Parameter group: The common group; nil: the one that the folder hands down.
   /// - Parameter daemon: The name of the daemon's user; nil: that of the unit, else `cairn`.
   /// - Parameter programs: The names of users whose programs write the file; its owner is one as well.
+  /// - Parameter mayBeMissing: Whether the database is created if there is none, as a target.
   /// - Parameter unitRoot: A path that is put before the folders of systemd's units.
-  /// - Throws: `usage` for users that do not exist, or if no group is known; `database-missing` without a folder;
+  /// - Throws: `usage` for users that do not exist, or if no group is known; `database-missing` without a folder or file;
   ///   `database-unsafe` for a link in the place of a file.
   package static func read(
-    _ path: String, group: String?, daemon: String?, programs: [String], unitRoot: String = ""
+    _ path: String, group: String?, daemon: String?, programs: [String], mayBeMissing: Bool, unitRoot: String = ""
   ) throws -> (setup: FileSetup, group: String) {
     let unit = ServiceUnit(root: unitRoot)
     let folder = Folder.parent(of: path)
@@ -26,6 +27,11 @@ extension FileSetup {
     }
     var facts = Facts(folder: entry, daemon: try account(daemon ?? unit?.value(of: "User") ?? "cairn"))
     for file in try ([""] + companions).compactMap({ try Self.entry(path + $0) }) { facts.files.append(file) }
+    guard mayBeMissing || !facts.files.isEmpty else {
+      throw CairnError(
+        .databaseMissing, "there is no database \(path)",
+        hint: "correct the path; or, if an apply is to create it, add --target", context: ["file": path])
+    }
     facts.programs = try programs.map(account)
     if let owner = facts.files.first?.user, let account = Account(user: owner) {
       facts.programs.append(account)

@@ -53,6 +53,9 @@ package struct FileSetup {
   package func steps(group: String) throws(CairnError) -> [SetupStep] {
     try checkName(group)
     try checkFolder()
+    if let stray = facts.files.first, !stray.path.hasSameBytes(as: path) {
+      throw unsafe("\(stray.path) is there without its database", "remove it")
+    }
     for entry in facts.files { try check(entry) }
     var steps = [
       SetupStep(
@@ -67,7 +70,7 @@ package struct FileSetup {
           "user \(account.name) is in group \(group)", isDone: facts.group.map(account.groups.contains) ?? false,
           words.map(\.shellArgument).joined(separator: " "), .program(words)))
     }
-    if facts.files.first?.path.hasSameBytes(as: path) != true {
+    if facts.files.isEmpty {
       steps.append(
         SetupStep(
           "\(path) exists", isDone: false,
