@@ -415,9 +415,6 @@ import Testing
     "scalars": [
       "Changes/TablePatterns.swift": ["plain.contains(\".\"", "0.contains(\".\""]
     ],
-    "words of SQL": [
-      "SQLiteKit/SQLiteTable+Traps.swift": ["words.firstIndex(of: \"ON\""]
-    ],
     "texts for people": [
       "Daemon/ApplyEntry.swift": ["before.prefix(while: { $0 != \"\\n\""],
       "Daemon/Supervisor.swift": ["0.message.prefix { $0 != \"\\n\""],
