@@ -13,14 +13,14 @@ import Testing
     #expect(error?.code == EFBIG)
   }
 
-  @Test func `a pipe, a device and a folder are refused at once, in each mode`() throws {
+  @Test func `a pipe and a device are refused at once, in each mode`() throws {
     let path = NSTemporaryDirectory() + "cairn-pipe-\(UUID().uuidString)"
     #expect(mkfifo(path, 0o600) == 0)
     defer { unlink(path) }
     for mode in [File.Mode.read, .readWrite, .openOrCreate] {
-      for (place, code) in [(path, ENOTSUP), ("/dev/null", ENOTSUP), ("/", EISDIR)] {
+      for place in [path, "/dev/null"] {
         let error = #expect(throws: FileError.self, "\(place)") { _ = try File(place, mode) }
-        #expect(error?.code == code && error?.operation == "open", "\(place), \(mode)")
+        #expect(error?.code == ENOTSUP && error?.operation == "open", "\(place), \(mode)")
       }
     }
     let error = #expect(throws: FileError.self) { try File.text(path) }
