@@ -73,3 +73,48 @@ extension KeyCheck {
   /// Returns whether an SQLite column stores texts such as 1.5 and 1.50 as different values.
   package static func keepsTexts(_ column: TableSchema.Column) -> Bool { ["TEXT", "BLOB"].contains(column.affinity) }
 }
+
+// The key that a table has in this database, whatever trails say about it.
+extension KeyCheck {
+  /// Returns the columns of a table's key in an SQLite database. Empty if the key is not known from the primary key
+  /// alone: the table has none, or the primary key may be NULL.
+  static func key(of table: String, _ database: Database) throws -> [String] {
+    let key = try database.query(
+      "SELECT name, \"notnull\" FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", [.text(table)])
+    let mayBeNull = key.contains { $0[1] == .integer(0) }
+    let index = "SELECT 1 FROM pragma_index_list(?) WHERE origin = 'pk'"
+    // An INTEGER PRIMARY KEY has no index and is never NULL.
+    if mayBeNull, try database.integer(index, [.text(table)]) != nil { return [] }
+    return key.map { $0[0].string }
+  }
+
+  /// Returns the columns of a table's key in a PostgreSQL database, as capture chooses them; empty if there is no key.
+  static func key(of table: (namespace: String, name: String), _ server: PostgresConnection) throws -> [String] {
+    try server.query(
+      """
+      SELECT a.attname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        JOIN pg_index AS i ON i.indrelid = c.oid AND i.indisvalid
+          AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END
+        CROSS JOIN unnest(i.indkey::int2[]) WITH ORDINALITY AS k(n, place)
+        JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = k.n
+      WHERE n.nspname = $1 AND c.relname = $2 AND k.place <= i.indnkeyatts ORDER BY k.place
+      """, [table.namespace, table.name]
+    ).compactMap { $0[0] }
+  }
+}
+
+extension TableSchema {
+  /// Makes columns of the table its key.
+  ///
+  /// - Parameter own: The key in this database; empty: it is not known, and the columns of the key of `table` are taken.
+  /// - Parameter table: The table in a trail, from which the order of the columns comes.
+  /// - Parameter name: Returns the name in this database for the name of a column of `table`.
+  mutating func setKey(_ own: [String], like table: TableSchema, _ engine: Engine, name: (String) -> String) {
+    let theirs = table.flags.contains(.wholeRow) ? [] : table.key.map { name(table.columns[$0].name) }
+    func folded(_ names: [String]) -> Set<NameKey> { Set(names.map { $0.key(in: engine) }) }
+    let key = own.isEmpty || folded(own) == folded(theirs) ? theirs : own
+    let places = key.compactMap { name in columns.firstIndex { $0.name.key(in: engine) == name.key(in: engine) } }
+    guard places.count == key.count else { return }
+    for (ordinal, place) in places.enumerated() { columns[place].keyOrdinal = ordinal + 1 }
+  }
+}

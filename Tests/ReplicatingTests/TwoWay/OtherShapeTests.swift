@@ -1,0 +1,65 @@
+import Applying
+import Changes
+import Conflicts
+import Mapping
+import TestServers
+import Testing
+
+/// A peer whose table has another column or another key stops no apply of another trail.
+@Suite(
+  .enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"), .timeLimit(.minutes(20)))
+struct OtherShapeTests {
+  /// Applies a trail. Returns the error if a table of the trail is suspended.
+  private static func apply(_ mesh: Mesh, _ from: Int, to: Int) throws -> CairnError? {
+    do { try mesh.apply(from, to: to) } catch let error as CairnError where error.code == .schemaStopped {
+      return error
+    }
+    return nil
+  }
+
+  private static func write(_ node: Mesh.Node, _ sql: String) throws {
+    try node.execute(sql)
+    try node.capturePending()
+  }
+
+  private static func logWholeRows(_ mesh: Mesh, _ tables: [String]) throws {
+    for node in mesh.nodes where node.isPostgres {
+      for table in tables { try node.execute("ALTER TABLE \(table) REPLICA IDENTITY FULL") }
+    }
+  }
+
+  @Test(
+    "a reference brings a row back that was deleted by a node with a column more",
+    arguments: ["sss", "ppp", "psp"], [DDLPolicy.ignore, .stop])
+  func otherColumn(engines: String, policy: DDLPolicy) throws {
+    let mesh = try Mesh(
+      engines,
+      schema: """
+        CREATE TABLE shelf(id INTEGER PRIMARY KEY, name TEXT);
+        CREATE TABLE box(id INTEGER PRIMARY KEY, shelf INTEGER REFERENCES shelf(id))
+        """, isCaptured: false)
+    let (hub, good, other) = (mesh.nodes[0], mesh.nodes[1], mesh.nodes[2])
+    try Self.logWholeRows(mesh, ["shelf", "box"])
+    try other.execute("ALTER TABLE shelf ADD COLUMN extra TEXT")
+    for node in mesh.nodes { try node.startCapture() }
+    mesh.ddl = .ignore
+    hub.policies["n2"] = policy
+    try Self.write(good, "INSERT INTO shelf VALUES (1, 'low'), (2, 'high'); INSERT INTO box VALUES (1, 1)")
+    for to in [0, 2] { try mesh.apply(1, to: to) }
+    try Self.write(other, "DELETE FROM shelf WHERE id = 2")
+    try Self.write(other, "UPDATE shelf SET extra = 'x' WHERE id = 1")
+    #expect(try Self.apply(mesh, 2, to: 0)?.code == (policy == .stop ? .schemaStopped : nil))
+    if policy == .stop { mesh.renew(hub) }
+    try Self.write(good, "INSERT INTO box VALUES (7, 2)")
+    try mesh.apply(1, to: 0)
+    try #expect(hub.rows("SELECT id, name FROM shelf ORDER BY id") == ["1|low", "2|high"])
+    try #expect(hub.rows("SELECT id, shelf FROM box ORDER BY id") == ["1|1", "7|2"])
+    if policy == .stop {
+      try hub.execute("ALTER TABLE shelf ADD COLUMN extra TEXT")
+      #expect(try Self.apply(mesh, 2, to: 0) == nil)
+      try #expect(hub.rows("SELECT id, name FROM shelf ORDER BY id") == ["1|low", "2|high"])
+      try #expect(hub.rows("SELECT extra FROM shelf WHERE id = 1") == ["x"])
+    }
+    try mesh.close()
+  }
+}
