@@ -70,8 +70,11 @@ extension RowResolver {
     }
     guard resolved == nil, try !target.isReferred(local, key: key, of: table) else { return [] }
     _ = try target.put(nil, key, in: table)
-    let last = known.last
-    return try desk.parents(of: last, last.before ?? []).flatMap { try desk.rows(of: $0) }
+    // The last version need not be a delete: a rule may prefer an earlier one.
+    let rows = stored.filter { $0.after == nil || $0.stamp == known.last.stamp }
+    return try rows.flatMap { one in
+      try desk.parents(of: one, one.after ?? one.before ?? []).flatMap { try desk.rows(of: $0) }
+    }
   }
 
   /// Returns whether a waiting row has been written or deleted since it began to wait.
