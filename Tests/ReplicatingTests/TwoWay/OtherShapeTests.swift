@@ -92,4 +92,29 @@ struct OtherShapeTests {
     for table in ["box", "shelf", "room"] { try #expect(hub.rows("SELECT id FROM \(table)") == [], "\(table)") }
     try mesh.close()
   }
+
+  @Test("a table with another key at a peer is suspended, and its rows are no versions", arguments: ["ssp", "ppp"])
+  func otherKey(engines: String) throws {
+    let mesh = try Mesh(
+      engines, schema: "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, n INTEGER)", isCaptured: false)
+    let (hub, good, other) = (mesh.nodes[0], mesh.nodes[1], mesh.nodes[2])
+    try other.execute(
+      """
+      DROP TABLE item; CREATE TABLE item(id INTEGER, name TEXT, n INTEGER NOT NULL PRIMARY KEY);
+      INSERT INTO item VALUES (5, 'other', 10), (6, 'other', 11)
+      """)
+    for node in mesh.nodes { try node.startCapture() }
+    // PostgreSQL logs only the key of a deleted row.
+    try Self.write(other, "DELETE FROM item WHERE n = 10")
+    try Self.write(other, "DELETE FROM item WHERE n = 11")
+    let error = try Self.apply(mesh, 2, to: 0)
+    #expect(error?.message.contains("key") == true, "\(error?.message ?? "no error")")
+    mesh.renew(hub)
+    try Self.write(good, "INSERT INTO item VALUES (10, 'mine', 1), (11, 'mine', 2)")
+    try mesh.apply(1, to: 0)
+    try Self.write(good, "UPDATE item SET name = 'ours'")
+    try mesh.apply(1, to: 0)
+    try #expect(hub.rows("SELECT id, name, n FROM item ORDER BY id") == ["10|ours|1", "11|ours|2"])
+    try mesh.close()
+  }
 }

@@ -21,6 +21,10 @@ extension KeyCheck {
     let why: String?
     if source.key.isEmpty || source.flags.contains(.wholeRow) {
       why = "it has no key"
+    } else if let other = try otherKey(target, in: place) {
+      throw refusal(
+        source, other,
+        hint: "give it the same key at each node; or leave the table out: \([source.fullName].leftOut)")
     } else if let loose = declared(source) {
       why = loose
     } else if let column = texts.first {
@@ -100,6 +104,37 @@ extension KeyCheck {
       WHERE n.nspname = $1 AND c.relname = $2 AND k.place <= i.indnkeyatts ORDER BY k.place
       """, [table.namespace, table.name]
     ).compactMap { $0[0] }
+  }
+
+  /// Returns the reason why a trail's table cannot be replicated two-way if its key differs from the key that the table
+  /// has in this database. Nil if the keys are the same.
+  ///
+  /// - Parameter target: The trail's table with names as converted for the database.
+  static func otherKey(_ target: TableSchema, in place: Place) throws -> String? {
+    let own: [String]
+    let there: [String]
+    switch place {
+    case .sqlite(let database):
+      own = try key(of: target.name, database)
+      there = try database.query("SELECT name FROM pragma_table_xinfo(?)", [.text(target.name)]).map { $0[0].string }
+    case .postgres(let server):
+      own = try key(of: (target.namespace, target.name), server)
+      there = try server.query(
+        """
+        SELECT a.attname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+          JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+        WHERE n.nspname = $1 AND c.relname = $2
+        """, [target.namespace, target.name]
+      ).compactMap { $0[0] }
+    }
+    guard !own.isEmpty else { return nil }
+    func folded(_ names: [String]) -> Set<NameKey> { Set(names.map { $0.key(in: target.engine) }) }
+    let theirs = target.key.map { target.columns[$0].name }
+    let others = folded(there).subtracting(folded(own))
+    // The database may have given columns of the key other names.
+    if own.count == theirs.count, folded(theirs).isDisjoint(with: others) { return nil }
+    return
+      "its key is (\(theirs.joined(separator: ", "))) in the trail, but (\(own.joined(separator: ", "))) in this database"
   }
 }
 
