@@ -117,4 +117,31 @@ struct OtherShapeTests {
     try #expect(hub.rows("SELECT id, name, n FROM item ORDER BY id") == ["10|ours|1", "11|ours|2"])
     try mesh.close()
   }
+
+  @Test(
+    "rows that a suspended table lacks are no versions after a start", arguments: ["sss", "ppp"], [false, true])
+  func suspendedRows(engines: String, isRenewed: Bool) throws {
+    let mesh = try Mesh(engines, schema: "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT)") { _, _, _ in
+      ConflictRules(rule: .priority(["n2", "n0", "n1"]))
+    }
+    let (hub, good, other) = (mesh.nodes[0], mesh.nodes[1], mesh.nodes[2])
+    try Self.logWholeRows(mesh, ["item"])
+    try Self.write(good, "INSERT INTO item VALUES (1, 'first')")
+    for to in [0, 2] { try mesh.apply(1, to: to) }
+    hub.policies["n2"] = .stop
+    try Self.write(other, "ALTER TABLE item ADD COLUMN extra TEXT")
+    try Self.write(other, "INSERT INTO item VALUES (2, 'second', 'x')")
+    try Self.write(other, "UPDATE item SET name = 'theirs' WHERE id = 1")
+    #expect(try Self.apply(mesh, 2, to: 0) != nil)
+    if isRenewed { mesh.renew(hub) }
+    try Self.write(good, "UPDATE item SET name = 'mine' WHERE id = 1")
+    #expect(try mesh.apply(1, to: 0) == 0)
+    try #expect(hub.rows("SELECT id, name FROM item") == ["1|mine"])
+    if isRenewed { mesh.renew(hub) }
+    try hub.execute("ALTER TABLE item ADD COLUMN extra TEXT")
+    #expect(try Self.apply(mesh, 2, to: 0) == nil)
+    try #expect(hub.rows("SELECT id, name, extra FROM item WHERE id = 2") == ["2|second|x"])
+    try #expect(hub.rows("SELECT id, name FROM item WHERE id = 1") == ["1|theirs"])
+    try mesh.close()
+  }
 }
