@@ -49,7 +49,7 @@ final class RowNames {
       func name(of values: [Value?], _ naming: Naming) -> RowName? {
         var row = begun
         for index in columns {
-          guard let value = values[index], value != .null else { return nil }
+          guard index < values.count, let value = values[index], value != .null else { return nil }
           naming.withPlain(index, value) { row.add($0) }
         }
         return row.name
