@@ -105,8 +105,9 @@ struct TrailExecuted {
       return bytes.first.map(".@/".utf8.contains) ?? false
         || bytes.count <= 3 && line.asciiLowercased.utf8.starts(with: "go".utf8)
     }
-    let hasComment = ["--", "/*"].contains { text.utf8.firstRange(of: $0.utf8) != nil }
-    if isPlain, isOne, !isCommand, !hasComment { return ended(text) }
+    // Only PostgreSQL nests such comments.
+    let hasBlock = text.utf8.firstRange(of: "/*".utf8) != nil
+    if isPlain, isOne, !isCommand, !hasBlock { return ended(text) }
     return lines.map(\.sqlComment).joined(separator: "\n")
   }
 
