@@ -12,6 +12,12 @@ extension Replication {
     }
   }
 
+  /// Two-way: runs an apply. If it ends with an error after the drain signal, such as that a table is suspended, the
+  /// opposite apply still goes on to the end of its trail.
+  func finishing(_ apply: () throws -> Void) throws {
+    do { try apply() } catch where drainSignal.isSet { note(error) }
+  }
+
   /// Keeps an error, if it is the first one, until all workers have ended.
   func note(_ error: any Error) {
     let envelope = CairnError(enveloping: error, doing: "replicate")

@@ -307,9 +307,9 @@ package final class Replication: Sendable {
     if let back {
       bodies = [
         { try self.hinting(at: self.source) { try self.capture() } },
-        { try self.hinting(at: self.target) { try self.apply() } },
+        { try self.finishing { try self.hinting(at: self.target) { try self.apply() } } },
         { try self.hinting(at: self.target) { try self.captureBack(back) } },
-        { try self.hinting(at: self.source) { try self.applyBack(back) } },
+        { try self.finishing { try self.hinting(at: self.source) { try self.applyBack(back) } } },
       ]
     }
     var workers: [WorkerThread<Void>] = []
