@@ -88,7 +88,7 @@ package struct Checkpoints {
     let id = stored.checkpoint.trail
     let quarantine = Quarantine(try QuarantineLog(state).list(), of: trail, id)
     let held = try suspended(id).map(\.number) + [quarantine.heldThrough].compactMap { $0 }
-    return .init(id: id, number: stored.number, held: held.min())
+    return .init(id: id, number: stored.number, held: held.min(), aside: quarantine.numbers)
   }
 
   func forget(_ trail: TrailName) throws {

@@ -142,7 +142,7 @@ package final class TwoWay: Sendable {
         let isOther = reach.id.flatMap { known in ids[trail].map { $0 != known } } ?? false
         return (trail: trail, reach: isOther ? Reach() : reach)
       }
-      for (trail, reach) in reached { hold(trail, through: reach.held) }
+      for (trail, reach) in reached { note(reach, of: trail) }
       func readPeers(again: Bool) throws {
         for (trail, reach) in reached {
           let admitted = admittedRows(of: trail.description)
@@ -309,6 +309,8 @@ package final class TwoWay: Sendable {
     /// The transaction after which the target may lack changes, because of suspended tables or the quarantine. Nil if
     /// the target lacks no changes.
     var held: UInt64?
+    /// The transactions in quarantine.
+    var aside: Set<UInt64> = []
   }
 
   /// Stores that the target may lack changes of a trail after transaction `number`; nil: it lacks none.
