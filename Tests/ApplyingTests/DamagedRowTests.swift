@@ -1,5 +1,6 @@
 import Applying
 import Changes
+import Conflicts
 import TestServers
 import Testing
 
@@ -21,6 +22,34 @@ struct DamagedRowTests {
     try trail.transaction { try trail.change(.insert, .after, "t", [row]) }
     check(failure { try trail.replay() }, ["id", "v", "w"][lacking])
     #expect(try trail.rows("SELECT count(*) FROM t") == [[1]])
+  }
+
+  /// An update may say nothing about the row before it: that row has the key of the row after it.
+  @Test(arguments: [LocalWrites.stop, .allow]) func `an update without the row before it finds its row by the key`(
+    writes: LocalWrites
+  ) throws {
+    for row in [[1, "c", nil], [2, "c", "d"], [nil, "c", "d"]] as [[Value?]] {
+      let trail = try Handmade(TempFolder())
+      try trail.begin(Self.table, "t", Self.first)
+      try trail.transaction { try trail.update("t", to: row) }
+      var options = ApplyOptions()
+      options.localWrites = LocalWritesPlan(writes)
+      let error = failure {
+        try SQLiteApply(path: trail.target, trail: trail.trail, name: trail.name, options: options).drain()
+      }
+      switch row[0] {
+      case nil: check(error, "id")
+      case 1:
+        #expect(error == nil, "\(String(describing: error))")
+        #expect(try trail.rows("SELECT * FROM t") == [[1, "c", "b"]])
+      default: #expect(writes == .stop ? error?.code == .rowMissing : error == nil, "\(String(describing: error))")
+      }
+    }
+    // Without a key, nothing says which row it was.
+    let trail = try Handmade(TempFolder())
+    try trail.begin("CREATE TABLE t(id INTEGER, v TEXT, w TEXT)", "t", Self.first)
+    try trail.transaction { try trail.update("t", to: [1, "c", "d"]) }
+    check(failure { try trail.replay() }, "id")
   }
 
   @Test func `a copied row that lacks a value stops apply to SQLite`() throws {

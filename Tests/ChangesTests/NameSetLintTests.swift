@@ -94,7 +94,7 @@ import Testing
       "Changes/CairnError.swift": ["var context", "context:"],
     ],
     "names of files": [
-      "cairn/ServiceUnit.swift": ["var drops"]
+      "Deploying/ServiceUnit.swift": ["var drops"]
     ],
     "random tokens": [
       "Capturing/Postgres/LocalWatch.swift": ["let waiting"]
@@ -390,7 +390,7 @@ import Testing
         "rest.firstIndex(of: \"]\"", "rest.firstIndex(of: \":\"", "host.split(separator: \".\"",
       ],
       "Endpoints/DatabaseURL.swift": ["text.contains(\":\""],
-      "PostgresKit/PostgresConnection+Place.swift": [
+      "PostgresKit/PostgresPlace.swift": [
         "place.lastIndex(of: \"/\"", "server.firstIndex(of: \"@\"", "server.lastIndex(of: \":\"",
         "server.contains(\"/\"",
       ],
@@ -414,9 +414,6 @@ import Testing
     ],
     "scalars": [
       "Changes/TablePatterns.swift": ["plain.contains(\".\"", "0.contains(\".\""]
-    ],
-    "words of SQL": [
-      "SQLiteKit/SQLiteTable+Traps.swift": ["words.firstIndex(of: \"ON\""]
     ],
     "texts for people": [
       "Daemon/ApplyEntry.swift": ["before.prefix(while: { $0 != \"\\n\""],

@@ -11,7 +11,7 @@ struct PlaceTests {
     ])
   func leadsBack(uri: String) {
     let place = PostgresConnection.place(of: uri)
-    let again = PostgresConnection.uri(ofPlace: place)
+    let again = PostgresPlace.uri(of: place)
     #expect(PostgresConnection.problem(with: again) == nil, "\(again)")
     #expect(PostgresConnection.place(of: again) == place, "\(again)")
   }
@@ -19,7 +19,7 @@ struct PlaceTests {
   @Test("the folder of a socket is given as an option")
   func socketFolder() {
     let place = PostgresConnection.place(of: "postgresql://ann@/shop?host=/run/pg&port=5433&password=secret")
-    #expect(PostgresConnection.uri(ofPlace: place) == "postgresql://ann@/shop?host=%2frun%2fpg&port=5433")
+    #expect(PostgresPlace.uri(of: place) == "postgresql://ann@/shop?host=%2frun%2fpg&port=5433")
   }
 
   @Test(

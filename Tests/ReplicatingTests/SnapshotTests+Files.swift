@@ -5,6 +5,7 @@ import SQLiteKit
 import Synchronization
 import SystemKit
 import Testing
+import Trails
 
 @testable import Replicating
 
@@ -85,5 +86,39 @@ extension SnapshotTests {
     open.withLock { $0 = nil }
     #expect(try Self.sum(file) == second.sha256)
     #expect(try String(contentsOfFile: file + ".sha256", encoding: .utf8).hasPrefix(second.sha256))
+  }
+
+  @Test func `a place that a program wrote into the file is opened only if it is this user's trail`() throws {
+    let mesh = try Mesh("s", schema: "CREATE TABLE t(id INTEGER PRIMARY KEY)", isCaptured: false)
+    let node = mesh.nodes[0]
+    node.goesBothWays = false
+    try node.startCapture()
+    try node.execute("INSERT INTO t VALUES (1)")
+    var count = 0
+    func named(_ place: String, _ folders: [String]? = nil) throws -> TrailName? {
+      count += 1
+      try node.execute("UPDATE cairn_control SET place = '\(place)' WHERE id = 0")
+      var snapshot = Snapshot(of: node.url, to: "\(mesh.folder)/now\(count).db")
+      snapshot.captureFolders = folders
+      let position = try #require(try snapshot.make().note.positions.first)
+      try #expect(position.id == Trail.info(folder: node.folder).id)
+      return position.trail
+    }
+    #expect(try named(node.folder) == node.trail)
+    // A pipe in the place of the durable mark, which blocks open(2) unless it is opened without waiting.
+    let trap = mesh.folder + "/trap"
+    try FileManager.default.createDirectory(atPath: trap, withIntermediateDirectories: true)
+    #expect(mkfifo(trap + "/durable", 0o600) == 0 && mkfifo(trap + "/replication", 0o600) == 0)
+    #expect(try named(trap) == nil)
+    try FileManager.default.removeItem(atPath: trap + "/durable")
+    #expect(try named(trap) == nil)
+    // The state folder of no replication from this file.
+    #expect(try named(mesh.folder) == nil)
+    #expect(chmod(node.folder, 0o777) == 0)
+    #expect(try named(node.folder) == nil)
+    // The daemon names the folders of its captures, whatever the file says.
+    #expect(try named(trap, [mesh.folder + "/none", node.folder]) == node.trail)
+    #expect(try named(node.folder, []) == nil)
+    try mesh.close()
   }
 }

@@ -105,6 +105,7 @@ extension Scenarios {
       try write("applied = \"skip\"")
       #expect(try node.cairn("reload").status == 0)
       #expect(node.wait { (try? node.cairn("status"))?.output.contains(stay) == true }, "\(node.log)")
+      #expect(node.wait { node.log.contains(lacks) }, "\(node.log)")
       for text in [try check(), node.log] { #expect(told(stay, text) == 1 && told(lacks, text) == 1, "\(text)") }
       _ = try node.bench.sqlite("source.db", "INSERT INTO t VALUES (2)")
       #expect(try node.bench.waitForTarget("SELECT count(*) FROM t", "2"), "\(node.log)")

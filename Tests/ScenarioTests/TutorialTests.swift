@@ -22,7 +22,11 @@ extension DaemonScenarios {
     private static let shown = [
       "README.md": ["builds Cairn"],
       "docs/guides/embedding.md": ["is a part of docs/examples/till", "is a part of docs/examples/till"],
-      "docs/guides/install.md": ["builds and installs Cairn", "makes users and groups", "edits a unit of systemd"],
+      "docs/guides/install.md": [
+        "builds and installs Cairn", "makes a group and a drop-in", "makes users and groups",
+        "makes a role of the server",
+        "edits a unit of systemd",
+      ],
       "docs/guides/packages.md": ["builds and installs packages", "unpacks and installs Cairn"],
       "docs/guides/remove-cairn.md": ["uninstalls Cairn", "deletes folders and users of the machine"],
       "docs/guides/upgrade.md": ["builds and installs Cairn"],

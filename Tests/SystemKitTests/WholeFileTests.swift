@@ -12,4 +12,18 @@ import Testing
     let error = #expect(throws: FileError.self) { try File.text(path, bytesMax: 1 << 20) }
     #expect(error?.code == EFBIG)
   }
+
+  @Test func `a pipe and a device are refused at once, in each mode`() throws {
+    let path = NSTemporaryDirectory() + "cairn-pipe-\(UUID().uuidString)"
+    #expect(mkfifo(path, 0o600) == 0)
+    defer { unlink(path) }
+    for mode in [File.Mode.read, .readWrite, .openOrCreate] {
+      for place in [path, "/dev/null"] {
+        let error = #expect(throws: FileError.self, "\(place)") { _ = try File(place, mode) }
+        #expect(error?.code == ENOTSUP && error?.operation == "open", "\(place), \(mode)")
+      }
+    }
+    let error = #expect(throws: FileError.self) { try File.text(path) }
+    #expect(error?.asCairnError(doing: "read it").hint.contains("is no regular file") == true)
+  }
 }

@@ -208,10 +208,10 @@ echo "  took $((($(date +%s%N) - stopping) / 1000000)) ms"
   fail "stopped with $(property ActiveState), $(property Result), status $(property ExecMainStatus)"
 sold pos 20
 
-say "a worker that hangs"
+say "all workers hang"
 inside tee /etc/systemd/system/cairnd.service.d/hang.conf >/dev/null <<'UNIT'
 [Service]
-Environment=CAIRN_TEST_HANG=apply.hq
+Environment=CAIRN_TEST_HANG=all
 WatchdogSec=3s
 UNIT
 inside systemctl daemon-reload

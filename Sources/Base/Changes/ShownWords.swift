@@ -4,6 +4,20 @@ extension String {
   ///     "it's".shellWord   // 'it'\''s'
   package var shellWord: String { enclosed("'") { $0 == UInt8(ascii: "'") ? Array("'\\''".utf8) : nil } }
 
+  /// Whether the text is a word without a special meaning for a shell or systemd. It has only letters of ASCII, digits,
+  /// `_`, `-`, `.` and `/`.
+  package var isPlainWord: Bool {
+    !isEmpty
+      && utf8.allSatisfy { byte in
+        (0x61...0x7a).contains(byte) || (0x41...0x5a).contains(byte) || (0x2d...0x39).contains(byte) || byte == 0x5f
+      }
+  }
+
+  /// The text as one word of a shell command, in quotes only if it needs them.
+  ///
+  ///     "/srv/pos".shellArgument   // /srv/pos
+  package var shellArgument: String { isPlainWord ? self : shellWord }
+
   /// The text as a TOML string of a conf, in double quotes.
   ///
   ///     "a\"b".confText   // "a\"b"

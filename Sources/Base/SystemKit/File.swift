@@ -29,11 +29,21 @@ package final class File {
   private var descriptor: Int32
   private var isLocked = false
 
-  /// Opens a file: open(2). A new file gets `permissions`, less the umask. The new entry in the folder is not synced.
+  /// Opens a regular file: open(2). A new file gets `permissions`, less the umask. The new entry in the folder is not
+  /// synced.
+  ///
+  /// Other users may own the folder. So a pipe does not block the call, and a pipe, a socket or a device is refused. A
+  /// folder can be opened for reading, to lock it.
+  ///
+  /// - Throws: ENOTSUP for a path that does not lead to a regular file; the errors of open(2).
   package init(_ path: String, _ mode: Mode, permissions: UInt32 = 0o640) throws(FileError) {
     self.path = path
-    descriptor = open(path, mode.flags | O_CLOEXEC, permissions)
+    descriptor = open(path, mode.flags | O_CLOEXEC | O_NONBLOCK, permissions)
     if descriptor < 0 { throw FileError(code: errno, operation: "open", path: path) }
+    let kind = try status().st_mode & S_IFMT
+    guard kind == S_IFREG || kind == S_IFDIR else {
+      throw FileError(code: ENOTSUP, operation: "open", path: path)
+    }
   }
 
   deinit {

@@ -44,6 +44,7 @@ package struct FileError: Error, Sendable, CustomStringConvertible {
         (.stateUnwritable, "check the owner and the mode of \(path), and that its file system is mounted read-write")
       case ENOENT, ENOTDIR: (missing, "check that \(path) exists and that the path is spelled right")
       case EFBIG: (.stateForeign, "find out what wrote \(path): it is larger than any such file of Cairn's")
+      case ENOTSUP, ENXIO: (.ioFailed, "find out what made \(path): it is no regular file")
       case EMFILE, ENFILE: (.ioFailed, "raise the limit of open files (ulimit -n, or LimitNOFILE= of the service)")
       default: (.ioFailed, "look into the kernel log (dmesg) for errors of the disk that holds \(path)")
       }

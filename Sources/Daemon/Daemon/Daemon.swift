@@ -180,9 +180,9 @@ package final class Daemon: Sendable {
         metrics.keep()
         ServiceManager.tell(status.summary)
       }
-      let silent = supervisor.silent(forMilliseconds: watchdog ?? Self.silentMilliseconds)
-      if watchdog != nil, silent.allSatisfy(\.isInStatement) { ServiceManager.notify("WATCHDOG=1") }
-      tell(silent, &silentTold)
+      let life = WatchdogRule(supervisor.signs, limit: watchdog ?? Self.silentMilliseconds)
+      if watchdog != nil, life.feeds { ServiceManager.notify("WATCHDOG=1") }
+      tell(life, &silentTold)
     }
     indexer.end()
     context.log.write(LogEntry(.info, "ended"))
@@ -195,8 +195,8 @@ package final class Daemon: Sendable {
     supervisor.stopAll()
   }
 
-  private func tell(_ silent: [Supervisor.Silent], _ told: inout [WorkerName]) {
-    for worker in silent where !told.contains(worker.name) {
+  private func tell(_ life: WatchdogRule, _ told: inout [WorkerName]) {
+    for worker in life.silent where !told.contains(worker.name) {
       context.log.write(
         worker.isInStatement
           ? LogEntry(
@@ -207,10 +207,13 @@ package final class Daemon: Sendable {
               "check the disk, and the CHECKs, generated columns and indexes of the file: a program with write access "
               + "may have added an expression that takes very long; drop it, then restart the daemon")
           : LogEntry(
-            .error, "has shown no sign of life for too long", worker: worker.name.description, code: .bug,
-            hint: "the watchdog of systemd restarts the daemon; without one, restart it"))
+            .error, "has shown no sign of life for too long" + (life.feeds ? "; other workers continue" : ""),
+            worker: worker.name.description, code: .bug,
+            hint: life.feeds
+              ? "check the disk and the database of this worker, then restart the daemon: no other order ends the worker"
+              : "the watchdog of systemd restarts the daemon; without one, restart it"))
     }
-    told = silent.map(\.name)
+    told = life.silent.map(\.name)
   }
 
   // MARK: Conf

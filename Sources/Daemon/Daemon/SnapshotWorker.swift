@@ -7,6 +7,7 @@ import Pumping
 import Replicating
 import Synchronization
 import SystemKit
+import Trails
 
 /// The worker that makes the files of a `[snapshot.NAME]`.
 final class SnapshotWorker: Worker {
@@ -50,6 +51,9 @@ final class SnapshotWorker: Worker {
     var order = Snapshot(of: try database.location().canonical, to: shelf.path(at: now))
     order.tables = TablePatterns(snapshot.tables)
     order.condition = snapshot.condition
+    order.captureFolders = context.configuration.captures.map {
+      context.folder(of: TrailName(origin: context.node, name: $0.name))
+    }
     order.progress = { _, _ in if stop.isSet { throw Stopped() } }
     let made = try order.make()
     for notice in made.notices { context.tell(name, notice) }

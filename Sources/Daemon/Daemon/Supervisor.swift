@@ -50,7 +50,7 @@ package final class Supervisor: Sendable {
   let pauses: Mutex<WorkerPauses>
   let context: ServiceContext
   let wake: @Sendable () -> Void
-  // Only for tests of the watchdog.
+  // The worker that hangs from its start, or "all": only for tests of the watchdog.
   private let hanging: String?
   // In milliseconds: after such a run, the worker's last error counts as over.
   private static let wellMilliseconds: Int64 = 15_000
@@ -248,7 +248,7 @@ package final class Supervisor: Sendable {
     if entry.made != entry.spec { (entry.made, entry.worker) = (entry.spec, make(name, entry.spec)) }
     let (worker, stop) = (entry.worker, StopSignal())
     let pulse = Pulse(stop: stop)
-    let hangs = hanging == name.description
+    let hangs = hanging == "all" || hanging == name.description
     (entry.stop, entry.pulse, entry.pulseValue, entry.pulseAt) = (stop, pulse, 0, now)
     entry.supervision.started(now: now)
     do throws(CairnError) {
@@ -322,19 +322,16 @@ package final class Supervisor: Sendable {
     return news
   }
 
-  /// A worker whose thread has reported no progress for too long.
-  package struct Silent: Sendable {
-    package let name: WorkerName
-    /// Whether the thread waits for SQLite, which executes a statement.
-    package let isInStatement: Bool
-  }
-
-  /// Returns the workers that have reported no progress for longer than `limit`.
-  package func silent(forMilliseconds limit: Int64) -> [Silent] {
+  /// Returns how long each worker with a thread has reported no progress.
+  package var signs: [WatchdogRule.Sign] {
     let now = Clock.monotonicMilliseconds
     return state.withLock { state in
-      state.entries.filter { $0.value.thread != nil && now - $0.value.pulseAt > limit }
-        .map { Silent(name: $0.key, isInStatement: $0.value.pulse.isInStatement) }.sorted { $0.name < $1.name }
+      state.entries.filter { $0.value.thread != nil }
+        .map {
+          WatchdogRule.Sign(
+            name: $0.key, silentMilliseconds: now - $0.value.pulseAt, isInStatement: $0.value.pulse.isInStatement)
+        }
+        .sorted { $0.name < $1.name }
     }
   }
 

@@ -51,7 +51,7 @@ package enum ConflictLogs {
   package static func databases(inState state: String?) throws -> [DatabaseURL] {
     var urls: [DatabaseURL] = []
     for place in try StateFolders.places(in: state) {
-      let url = try DatabaseURL(place.hasPrefix("/") ? "sqlite:" + place : PostgresConnection.uri(ofPlace: place))
+      let url = try DatabaseURL(place.hasPrefix("/") ? "sqlite:" + place : PostgresPlace.uri(of: place))
       if case .sqlite(let path) = url, FileIdentity(path: path) == nil { continue }
       if !urls.contains(url) { urls.append(url) }
     }

@@ -109,10 +109,16 @@ package struct MessageKey: Equatable, Sendable {
         AND (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)
       """
     ).compactMap { $0[0] }
-    for role in roles { for statement in grants(place, to: role) { try connection.execute(statement) } }
+    for role in roles {
+      // Roles belong to the whole server: another session may drop one meanwhile.
+      do {
+        try connection.savepoint { for statement in grants(place, to: role) { try connection.execute(statement) } }
+      } catch let error as PostgresError where error.sqlState == "42704" { continue }
+    }
   }
 
-  private static func grants(_ place: Place, to role: String) -> [String] {
+  /// Returns the statements that let a role read the key.
+  package static func grants(_ place: Place, to role: String) -> [String] {
     [
       "GRANT USAGE ON SCHEMA \(place.rawValue) TO \(role.quotedName)",
       "GRANT SELECT ON \(place.rawValue).key TO \(role.quotedName)",

@@ -219,37 +219,6 @@ package final class PostgresConnection {
     return try finish(sql).touched
   }
 
-  /// Runs `body` between BEGIN and COMMIT. An error rolls back.
-  package func transaction<T>(_ begin: String = "BEGIN", _ body: () throws -> T) throws -> T {
-    try execute(begin)
-    do {
-      let result = try body()
-      try execute("COMMIT")
-      return result
-    } catch {
-      rollback()
-      throw error
-    }
-  }
-
-  /// Runs `body`, which creates database objects, and runs it again if another session creates the same objects at the
-  /// same time.
-  package func makingOnce(_ body: () throws -> Void) throws {
-    for _ in 0..<10 {
-      // A unique violation of a catalog; an existing schema, table or object; a catalog row that another session
-      // changed meanwhile.
-      do { return try body() } catch let error as PostgresError
-        where ["23505", "42P06", "42P07", "42710", "XX000"].contains(error.sqlState)
-      { usleep(20_000) }
-    }
-    try body()
-  }
-
-  /// Rolls back the open transaction, if there is one.
-  package func rollback() {
-    if isUsable, isInTransaction { _ = try? execute("ROLLBACK") }
-  }
-
   /// Sends one statement with its parameters.
   ///
   /// Source: https://www.postgresql.org/docs/15/protocol-flow.html, section 55.2.3.

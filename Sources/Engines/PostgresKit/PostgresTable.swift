@@ -226,19 +226,10 @@ extension PostgresConnection {
 
   /// Returns the length, in bytes, of a table's definitions as text; `.max` if the server cannot print them.
   private func printedBytes(_ oid: UInt32) throws -> Int {
-    let isNested = isInTransaction
-    if isNested { try execute("SAVEPOINT cairn_printed") }
+    let count = { try self.first("SELECT \(CatalogDocument.printedBytes(of: "$1::oid"))", [String(oid)]) }
     do {
-      let bytes = try first("SELECT \(CatalogDocument.printedBytes(of: "$1::oid"))", [String(oid)])
-      if isNested { try execute("RELEASE SAVEPOINT cairn_printed") }
-      return bytes.flatMap { Int($0) } ?? 0
-    } catch let error as PostgresError where error.isOfSize {
-      if isNested {
-        try execute("ROLLBACK TO SAVEPOINT cairn_printed")
-        try execute("RELEASE SAVEPOINT cairn_printed")
-      }
-      return .max
-    }
+      return try (isInTransaction ? savepoint(count) : count()).flatMap { Int($0) } ?? 0
+    } catch let error as PostgresError where error.isOfSize { return .max }
   }
 
   /// Returns the reason why the definitions of a table are too large to be read; nil if they are not.

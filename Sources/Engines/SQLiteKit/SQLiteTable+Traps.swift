@@ -1,81 +1,5 @@
 import Changes
-
-/// The tables to which triggers of the application and foreign keys lead from a table.
-///
-///     TriggerWrites([("t", "CREATE TRIGGER a BEFORE INSERT ON t BEGIN DELETE FROM t; END", true)], []).mayReturn(to: "t")
-struct TriggerWrites {
-  private struct Step: Hashable {
-    let table: NameKey
-    let isByTrigger: Bool
-  }
-
-  private var written: [NameKey: Set<NameKey>] = [:]
-  private var writtenEarly: [NameKey: Set<NameKey>] = [:]
-  private var children: [NameKey: Set<NameKey>] = [:]
-
-  init(_ triggers: [(table: String, text: String, isEarly: Bool)], _ tables: [SQLiteTable]) {
-    for trigger in triggers {
-      let names = Self.written(trigger.text)
-      written[trigger.table.sqliteKey, default: []].formUnion(names)
-      if trigger.isEarly { writtenEarly[trigger.table.sqliteKey, default: []].formUnion(names) }
-    }
-    guard !triggers.isEmpty else { return }
-    for table in tables {
-      for key in table.schema.foreignKeys { children[key.table.sqliteKey, default: []].insert(table.name.sqliteKey) }
-    }
-  }
-
-  /// Returns whether a write to a table may lead to another write of the table before it replaces rows.
-  func mayReturn(to table: NameKey) -> Bool {
-    var next = (writtenEarly[table] ?? []).map { Step(table: $0, isByTrigger: true) }
-    next += (children[table] ?? []).map { Step(table: $0, isByTrigger: false) }
-    var seen = Set(next)
-    while let step = next.popLast() {
-      if step.isByTrigger, step.table == table { return true }
-      var steps = (written[step.table] ?? []).map { Step(table: $0, isByTrigger: true) }
-      steps += (children[step.table] ?? []).map { Step(table: $0, isByTrigger: step.isByTrigger) }
-      for one in steps where seen.insert(one).inserted { next.append(one) }
-    }
-    return false
-  }
-
-  /// Returns the names that follow INSERT INTO, REPLACE INTO, UPDATE and DELETE FROM in a trigger's body.
-  private static func written(_ text: String) -> Set<NameKey> {
-    let bytes = Array(text.utf8)
-    let tokens = SQLText.tokens(bytes)
-    guard let begin = tokens.firstIndex(where: { $0.word == "BEGIN" }) else { return [] }
-    var names: Set<NameKey> = []
-    for place in tokens.indices[begin...] {
-      var next = place + 1
-      switch tokens[place].word {
-      case "INTO": break
-      case "UPDATE": if next < tokens.count, tokens[next].word == "OR" { next += 2 }
-      case "DELETE": next += 1
-      default: continue
-      }
-      if next < tokens.count { names.insert(SQLText.name(bytes, tokens[next]).sqliteKey) }
-    }
-    return names
-  }
-}
-
-/// The time at which a trigger runs, by the words of its definition before ON.
-private struct TriggerTime {
-  let isBefore: Bool
-  /// Whether the trigger may run before a write deletes the rows that it replaces. Such a trigger is a BEFORE trigger,
-  /// or the delete of a row fires it.
-  let isEarly: Bool
-
-  init(_ text: String) {
-    let words = SQLText.tokens(Array(text.utf8)).map(\.word)
-    guard let on = words.firstIndex(of: "ON") else {
-      (isBefore, isEarly) = (true, true)
-      return
-    }
-    isBefore = !words[..<on].contains("AFTER") && !words[..<on].contains("INSTEAD")
-    isEarly = isBefore || words[..<on].contains("DELETE")
-  }
-}
+import SystemKit
 
 /// Finds properties of tables that affect which values triggers read, or whether Cairn's statements can use the table.
 extension Database {
@@ -86,27 +10,40 @@ extension Database {
   static func markWrongOld(_ tables: inout [SQLiteTable]) {
     let places = Dictionary(
       tables.enumerated().map { ($1.name.sqliteKey, $0) }, uniquingKeysWith: { first, _ in first })
+    var parents: [Int: Parent] = [:]
     for child in tables {
+      Pulse.beat()
       for key in child.schema.foreignKeys {
         guard let place = places[key.table.sqliteKey], !tables[place].givesWrongOld else { continue }
-        tables[place].givesWrongOld = isMistyped(key, child.schema, parent: tables[place])
+        let parent = parents[place] ?? Parent(tables[place])
+        parents[place] = parent
+        tables[place].givesWrongOld = parent.isMistyped(by: key, of: child.schema)
       }
     }
   }
 
-  private static func isMistyped(
-    _ key: TableSchema.ForeignKey, _ child: TableSchema, parent: SQLiteTable
-  ) -> Bool {
-    let untyped: Set = ["TEXT", "BLOB"]
-    let columns = parent.schema.columns
-    let referenced =
-      key.references.isEmpty
-      ? parent.primaryColumns.map { columns[$0] }
-      : key.references.compactMap { name in columns.first { $0.name.sqliteKey == name.sqliteKey } }
-    // If a generated column takes part, or the key is broken, any column of the table may be the referenced one.
-    guard referenced.count == key.columns.count else { return columns.contains { untyped.contains($0.affinity) } }
-    return zip(referenced, key.columns).contains { theirs, column in
-      untyped.contains(theirs.affinity) && !untyped.contains(child.columns[column].affinity)
+  /// A table to which foreign keys refer, with its columns by name.
+  private struct Parent {
+    private static let untyped: Set = ["TEXT", "BLOB"]
+
+    private let isUntyped: [Bool]
+    private let primary: [Int]
+    private let places: [NameKey: Int]
+    private let hasUntyped: Bool
+
+    init(_ table: SQLiteTable) {
+      isUntyped = table.schema.columns.map { Self.untyped.contains($0.affinity) }
+      (primary, places) = (table.primaryColumns, table.schema.columnPlaces)
+      hasUntyped = isUntyped.contains(true)
+    }
+
+    func isMistyped(by key: TableSchema.ForeignKey, of child: TableSchema) -> Bool {
+      let referenced = key.references.isEmpty ? primary : key.references.compactMap { places[$0.sqliteKey] }
+      // If a generated column takes part, or the key is broken, any column of the table may be the referenced one.
+      guard referenced.count == key.columns.count else { return hasUntyped }
+      return zip(referenced, key.columns).contains { theirs, column in
+        isUntyped[theirs] && !Self.untyped.contains(child.columns[column].affinity)
+      }
     }
   }
 
@@ -115,13 +52,14 @@ extension Database {
   func markNestedWrites(_ tables: inout [SQLiteTable]) throws {
     let triggers = try query("SELECT tbl_name, name, sql FROM sqlite_master WHERE type = 'trigger'")
       .filter { !$0[1].string.hasPrefix("cairn_") }
-    var names = Set(triggers.filter { TriggerTime($0[2].string).isBefore }.map { $0[0].string.sqliteKey })
-    if !triggers.isEmpty {
-      for table in tables { names.formUnion(table.schema.foreignKeys.map(\.table.sqliteKey)) }
-    }
+      .map { row in
+        Pulse.beat()
+        return TriggerShape(table: row[0].string, text: row[2].string)
+      }
     let referenced = Set(tables.flatMap { $0.schema.foreignKeys.map(\.table.sqliteKey) })
-    let writes = TriggerWrites(
-      triggers.map { (table: $0[0].string, text: $0[2].string, isEarly: TriggerTime($0[2].string).isEarly) }, tables)
+    var names = Set(triggers.filter(\.isBefore).map(\.table))
+    if !triggers.isEmpty { names.formUnion(referenced) }
+    let writes = TriggerWrites(triggers, tables)
     for index in tables.indices {
       let name = tables[index].name.sqliteKey
       tables[index].mayNestWrites = names.contains(name)
@@ -141,16 +79,27 @@ extension Database {
       }) {
         tables[index].refusal = "it needs the collation \(name.quotedName), which only the application has"
       }
+      let unique = Set(tables[index].uniqueKeys.map(\.name.nameKey))
+      var kept: [TableSchema.Object] = []
       for object in tables[index].schema.objects {
+        Pulse.beat()
         guard let name = SQLText.collations(object.text).first(where: { !known.contains($0.asciiUppercased) }) else {
+          kept.append(object)
           continue
         }
-        if tables[index].uniqueKeys.contains(where: { $0.name.hasSameBytes(as: object.name) }) {
+        if unique.contains(object.name.nameKey) {
           tables[index].refusal =
             "its unique index \(object.name) needs the collation \(name.quotedName), which only the application has"
         }
-        tables[index].schema.objects.removeAll { $0 == object }
       }
+      tables[index].schema.objects = kept
     }
+  }
+}
+
+extension TableSchema {
+  /// The places of the columns by their names, as SQLite compares names.
+  var columnPlaces: [NameKey: Int] {
+    Dictionary(columns.enumerated().map { ($1.name.sqliteKey, $0) }) { first, _ in first }
   }
 }

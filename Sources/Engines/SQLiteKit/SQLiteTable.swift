@@ -162,12 +162,13 @@ extension Database {
       SELECT i.name, i."unique", i.origin, i.partial, m.sql FROM pragma_index_list(?) AS i
       LEFT JOIN sqlite_master AS m ON m.type = 'index' AND m.name = i.name ORDER BY m.rowid, i.seq DESC
       """, [.text(name)])
+    let places = schema.columnPlaces
     for index in indexes {
       if index[4] != .null, index[2].string == "c" {
         table.schema.objects.append(.init(name: index[0].string, text: index[4].string))
       }
       guard index[1] == .integer(1) else { continue }
-      let key = try uniqueKey(index[0].string, text: index[4] == .null ? nil : index[4].string, columns: schema.columns)
+      let key = try uniqueKey(index[0].string, text: index[4] == .null ? nil : index[4].string, columns: places)
       table.uniqueKeys.append(key)
       let plain = key.terms.compactMap { term in term.column.map { (column: $0, collation: term.collation) } }
       guard plain.count == key.terms.count, key.predicate == nil else { continue }
@@ -175,7 +176,7 @@ extension Database {
     }
     if !withoutRowid, primary.count == 1, primaryKey.isEmpty { table.rowidColumn = primary[0].column }
     table.schema.uniques = uniques.map { $0.map(\.column) }
-    table.schema.foreignKeys = try foreignKeys(name, columns: schema.columns)
+    table.schema.foreignKeys = try foreignKeys(name, columns: places)
     chooseKey(&table, primary: primary.map(\.column), primaryKey: primaryKey, uniques: uniques)
     if schema.columns.count > 1900 { table.refusal = "it has more than 1900 columns" }
     if !withoutRowid, table.schema.flags.contains(.wholeRow), table.rowidName == nil {
@@ -219,8 +220,7 @@ extension Database {
     }
   }
 
-  private func uniqueKey(_ index: String, text: String?, columns: [TableSchema.Column]) throws -> SQLiteTable.UniqueKey
-  {
+  private func uniqueKey(_ index: String, text: String?, columns: [NameKey: Int]) throws -> SQLiteTable.UniqueKey {
     let parts = text.flatMap(SQLText.indexParts)
     if let text, parts == nil {
       throw SQLiteError(code: 1, message: "cannot take index \(index) apart", sql: text, path: path)
@@ -233,12 +233,12 @@ extension Database {
       terms.append(
         .init(
           text: name?.quotedName ?? expression ?? "NULL", collation: row[2] == .null ? "BINARY" : row[2].string,
-          column: name.flatMap { name in columns.firstIndex { $0.name.hasSameBytes(as: name) } }))
+          column: name.flatMap { columns[$0.sqliteKey] }))
     }
     return .init(name: index, terms: terms, predicate: parts?.predicate)
   }
 
-  private func foreignKeys(_ table: String, columns: [TableSchema.Column]) throws -> [TableSchema.ForeignKey] {
+  private func foreignKeys(_ table: String, columns: [NameKey: Int]) throws -> [TableSchema.ForeignKey] {
     var keys: [Int64: TableSchema.ForeignKey] = [:]
     let rows = try query(
       "SELECT id, \"table\", \"from\", \"to\", on_update, on_delete FROM pragma_foreign_key_list(?) ORDER BY id, seq",
@@ -249,9 +249,7 @@ extension Database {
         keys[id]
         ?? .init(
           columns: [], table: row[1].string, references: [], onUpdate: row[4].string, onDelete: row[5].string)
-      if let column = columns.firstIndex(where: { $0.name.sqliteKey == row[2].string.sqliteKey }) {
-        key.columns.append(column)
-      }
+      if let column = columns[row[2].string.sqliteKey] { key.columns.append(column) }
       if row[3] != .null { key.references.append(row[3].string) }
       keys[id] = key
     }

@@ -1,4 +1,5 @@
 import Changes
+import SystemKit
 
 /// A trigger of an SQLite file, read from its SQL text.
 ///
@@ -22,12 +23,8 @@ package struct StoredTrigger: Sendable {
 
   /// The tables that the trigger's statements write to, except its own table: each once, in the trigger's spelling.
   package var written: [String] {
-    var found: [String] = []
-    for (_, name) in writes {
-      let isKnown = ([table] + found).contains { $0.sqliteKey == name.sqliteKey }
-      if !isKnown { found.append(name) }
-    }
-    return found
+    var known: Set = [table.sqliteKey]
+    return writes.map(\.name).filter { known.insert($0.sqliteKey).inserted }
   }
 
   /// Whether a BEFORE trigger for UPDATE or DELETE updates or deletes rows of its own table. These may be the row for
@@ -37,7 +34,8 @@ package struct StoredTrigger: Sendable {
     guard !head.contains("AFTER"), !head.contains("INSTEAD"), head.contains("UPDATE") || head.contains("DELETE") else {
       return false
     }
-    return writes.contains { $0.changesRows && $0.name.sqliteKey == table.sqliteKey }
+    let own = table.sqliteKey
+    return writes.contains { $0.changesRows && $0.name.sqliteKey == own }
   }
 
   /// The writes of the trigger's statements, with the written tables in the trigger's spelling.
@@ -87,10 +85,18 @@ package struct StoredTrigger: Sendable {
 
 extension Database {
   /// Returns the application's triggers on tables (not on views), in order of creation.
-  package func storedTriggers() throws -> [StoredTrigger] {
-    try query("SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger' ORDER BY rowid").map {
-      StoredTrigger(name: $0[0].string, table: $0[1].string, text: $0[2].string)
-    }.filter { !$0.name.asciiLowercased.hasPrefix("cairn_") && !$0.isOfView }
+  ///
+  /// - Parameter table: The only table whose triggers are read; nil for all tables.
+  package func storedTriggers(of table: String? = nil) throws -> [StoredTrigger] {
+    let key = table?.sqliteKey
+    return try query("SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger' ORDER BY rowid").compactMap {
+      Pulse.beat()
+      guard key == nil || $0[1].string.sqliteKey == key, !$0[0].string.asciiLowercased.hasPrefix("cairn_") else {
+        return nil
+      }
+      let trigger = StoredTrigger(name: $0[0].string, table: $0[1].string, text: $0[2].string)
+      return trigger.isOfView ? nil : trigger
+    }
   }
 
   package func virtualTables() throws -> Set<NameKey> {

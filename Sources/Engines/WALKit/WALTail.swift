@@ -156,7 +156,7 @@ package final class WALTail {
   // The log has no locks, so that closing a descriptor releases none.
   private func openLog() throws {
     if descriptor >= 0 { close(descriptor) }
-    descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+    descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
     guard descriptor >= 0 else { throw FileError(code: errno, operation: "open", path: path) }
   }
 }

@@ -44,11 +44,13 @@ struct TrailScan {
 
   /// Reads through transaction `last`, or to the durable end of the trail.
   /// - Parameter learn: Called at each schema change, with the table before and after the change.
+  /// - Parameter skips: Returns whether to skip a transaction's rows of a table.
   /// - Parameter takePart: Called for every transaction, or for each part of a large one. `isEnd` is true for the last
   ///   part.
   /// - Returns: The number of complete transactions read, without skipped ones.
   mutating func run(
     through last: UInt64, _ rowNames: RowNames, learn: Learn = { _, _, _ in },
+    skips: (UInt64, TableSchema) -> Bool = { _, _ in false },
     _ takePart: (Part, _ isEnd: Bool) throws -> Void
   ) throws
     -> Int
@@ -63,6 +65,7 @@ struct TrailScan {
         (schema, id, segment) = (reader.schema(change.schemaID), change.schemaID, reader.position.segment)
       }
       guard let schema else { throw missingSchema(change.schemaID) }
+      if skips(header.number, schema) { return }
       part?.rows += try rowNames(schema, change)
       if let full = part, full.rows.count >= Self.rowsMax {
         try takePart(full, false)

@@ -142,8 +142,10 @@ extension UnstableVersions {
   /// Reads the part of a peer's trail that was applied before this process started.
   /// - Parameter number: The last transaction of that part, from the checkpoint; 0 without a checkpoint.
   /// - Parameter again: Whether to read that part once more, because the row names have changed.
+  /// - Parameter skips: Returns whether the database lacks a transaction's changes of a table.
   package func read(
     _ trail: TrailName, through number: UInt64, again: Bool = false,
+    skips: (UInt64, TableSchema) -> Bool = { _, _ in false },
     rowNames: (TableSchema, ChangeView) throws -> ChangedRows
   ) throws {
     let name = trail.description
@@ -151,7 +153,7 @@ extension UnstableVersions {
     if number >= from, let folder = state.withLock({ $0.folders[trail] }) {
       var scan = try TrailScan(folder: folder, from: from)
       try identify(trail, scan.reader.id)
-      _ = try scan.run(through: number, rowNames) { part, _ in
+      _ = try scan.run(through: number, rowNames, skips: skips) { part, _ in
         var part = part
         part.header = try believed(part.header, of: trail, isApplied: true)
         try withState { [part] in try $0.index.take(part, of: name) }

@@ -18,7 +18,7 @@ struct Cairn {
       ReloadCommand.self, CopyCommand.self, SkipCommand.self, TakeSourceCommand.self, CompareCommand.self,
       ConflictsCommand.self, QuarantineCommand.self, IdentityCommand.self, TrailCommand.self, BlameCommand.self,
       RestoreCommand.self, SnapshotCommand.self, UndoCommand.self, PeerCommand.self, UnhookCommand.self,
-      RehookCommand.self, DetachCommand.self, SupportBundleCommand.self, ExplainCommand.self,
+      RehookCommand.self, SetupCommand.self, DetachCommand.self, SupportBundleCommand.self, ExplainCommand.self,
     ]
   }
 

@@ -85,7 +85,30 @@ struct TrailExecuted {
     facts.append("\(statement.rowsAffected.counted("row"))")
     if let now = statement.now { facts.append("at \(UTCTime(now))") }
     if statement.flags.contains(.isPartial) { facts.append("touches tables that are not captured") }
-    return [facts.joined(separator: "; ").sqlComment, ended(statement.text)]
+    return [facts.joined(separator: "; ").sqlComment, shown(statement.text)]
+  }
+
+  /// Returns a statement as it was executed, or in comments if a shell of either engine could read more in it than one
+  /// statement. The text comes from a file or a peer, and the operator may pipe the output into `sqlite3` or `psql`.
+  ///
+  /// Source: https://sqlite.org/cli.html, https://www.postgresql.org/docs/15/app-psql.html
+  static func shown(_ text: String) -> String {
+    let lines = text.split(at: "\n", omittingEmpty: false)
+    // The engines disagree about these bytes, so one could end a string or a comment where the other does not.
+    let isPlain = text.utf8.allSatisfy { byte in
+      byte >= 0x20 && byte != 0x7f && !"\\$`[#".utf8.contains(byte) || byte == 0x09 || byte == 0x0a
+    }
+    let tokens = SQLText.tokens(Array(text.utf8))
+    let isOne = tokens.dropLast().allSatisfy { $0.symbol != UInt8(ascii: ";") }
+    let isCommand = lines.contains { line in
+      let bytes = line.utf8.drop { $0 == 0x20 || $0 == 0x09 }
+      return bytes.first.map(".@/".utf8.contains) ?? false
+        || bytes.count <= 3 && line.asciiLowercased.utf8.starts(with: "go".utf8)
+    }
+    // Only PostgreSQL nests such comments.
+    let hasBlock = text.utf8.firstRange(of: "/*".utf8) != nil
+    if isPlain, isOne, !isCommand, !hasBlock { return ended(text) }
+    return lines.map(\.sqlComment).joined(separator: "\n")
   }
 
   /// Returns the statement with a semicolon at the end. After a comment, the semicolon is on a new line.

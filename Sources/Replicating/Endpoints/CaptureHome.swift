@@ -65,6 +65,22 @@ extension CaptureHome {
     } catch let error as FileError { throw error.asCairnError(doing: "read the state folder \(place)") }
   }
 
+  /// Returns the folder with the trail of a capture, by the place that the captured SQLite file contains. Nil if that
+  /// place may not be read or lacks the trail.
+  ///
+  /// Any program that writes to the file can change the place. So it must be private to the user of this process. It is
+  /// the folder of the trail, or the state folder of a replication from this file.
+  ///
+  ///     try CaptureHome.folder(of: owner.trail, in: owner.place, source)   // "/var/lib/cairn/till.pos"
+  package static func folder(of id: TrailID, in given: String, _ source: DatabaseURL) throws -> String? {
+    let place = given.hasPrefix("/") ? FileIdentity.canonical(given) : given
+    guard Folder.isPrivate(place) else { return nil }
+    if Trail.exists(folder: place) { return try Trail.end(folder: place)?.id == id ? place : nil }
+    guard try StateFolder.ends(of: place)?.from.hasSameBytes(as: source.place) == true else { return nil }
+    return try Trail.names(state: place).map { "\(place)/\($0)" }
+      .first { try Folder.isPrivate($0) && Trail.end(folder: $0)?.id == id }
+  }
+
   /// Returns whether the trail of a capture is known to be lost: its folder is missing, or lacks the trail. A folder
   /// that is not private to this user is not searched.
   ///

@@ -28,7 +28,7 @@ package enum Undoing {
     guard let ends = try StateFolder.ends(of: state) else { return nil }
     let name = try Trail.info(folder: folder).name
     func url(_ place: String) throws -> DatabaseURL {
-      try DatabaseURL(place.hasPrefix("/") ? "sqlite:" + place : PostgresConnection.uri(ofPlace: place))
+      try DatabaseURL(place.hasPrefix("/") ? "sqlite:" + place : PostgresPlace.uri(of: place))
     }
     let (from, to) = (try url(ends.from), try url(ends.to))
     let isTo = from.stem == to.stem ? name.origin == "remote" : name.name == to.stem

@@ -48,6 +48,7 @@ extension Replication {
       case .sourceWentBack: hint = "if it was restored or replaced, \(copying(from: other, to: end))"
       case .checkpointForeign:
         hint = "put back the state folder that was used last; if it is lost, \(copying(from: source, to: target))"
+      case .slotLost: hint = "a new slot and a copy are needed: \(copying(from: end, to: other))"
       default: throw error
       }
       throw CairnError(error.code, error.message, hint: hint, remedy: error.remedy, context: error.context)

@@ -33,6 +33,9 @@ package struct Snapshot: Sendable {
   @ByBytes package var condition: String?
   /// The trail of the apply whose tables are taken; nil: the tables of the database.
   package var trail: TrailName?
+  /// The folders that may have the trail of the source's capture. Nil: the place that the source names, if it is
+  /// private to the user of this process.
+  package var captureFolders: [String]?
   /// Whether an earlier snapshot of this name is replaced.
   package var replaces = false
   package var clock = Clock.system
@@ -181,9 +184,13 @@ package struct Snapshot: Sendable {
   /// Returns the trail of the source's capture; nil if the source is not captured, or if the trail cannot be read here.
   private func ownTrail(of origin: Database) throws -> TrailInfo? {
     guard let owner = try Journal(origin).owner(), !owner.place.isEmpty else { return nil }
-    if Trail.exists(folder: owner.place) { return try? Trail.info(folder: owner.place) }
-    let entries = (try? StateFolders.entries(in: owner.place)) ?? []
-    return entries.lazy.compactMap { try? Trail.info(folder: $0.folder) }.first { $0.id == owner.trail }
+    let folder =
+      if let captureFolders {
+        captureFolders.first { (try? Trail.end(folder: $0))?.id == owner.trail }
+      } else {
+        try? CaptureHome.folder(of: owner.trail, in: owner.place, source)
+      }
+    return folder.flatMap { try? Trail.info(folder: $0) }
   }
 
   private func heldTables(in copy: Database) throws -> [String] {

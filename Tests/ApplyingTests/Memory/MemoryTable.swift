@@ -49,14 +49,15 @@ struct MemoryForm: RowForm {
     }
   }
 
-  func key(_ stored: StoredVersion) throws -> [Value] {
+  var tableName: String { table.shape.name }
+
+  func knownKey(_ stored: StoredVersion) throws -> [Value]? {
     let places = try places(in: stored.schema)
-    return try table.shape.key.map { column in
-      guard let place = places[column], let value = stored.after?[place] ?? stored.before?[place] else {
-        throw CairnError(.trailDamaged, "a version has no key", hint: "")
-      }
-      return Self.plain(value)
+    guard FormColumns.areKey(table.shape.key.compactMap { places[$0] }, of: stored.schema) else { return nil }
+    let key = table.shape.key.compactMap { column in
+      places[column].flatMap { stored.after?[$0] ?? stored.before?[$0] }.map(Self.plain)
     }
+    return key.count == table.shape.key.count ? key : nil
   }
 
   private func places(in schema: TableSchema) throws -> [Int?] {

@@ -133,6 +133,16 @@ import Testing
     #expect(dropped.first?.after?.schema.objects == [] && steps == ["reshape a a"])
   }
 
+  @Test func `the indexes of two shapes are not compared in pairs`() throws {
+    let old = TableSchema(
+      epoch: 0, engine: .sqlite, name: "t", columns: [],
+      objects: (0..<20_000).map { .init(name: "i\($0)", text: "CREATE INDEX i\($0) ON t(x)") })
+    var new = old
+    #expect(!TriggerSync.hasNewUniqueIndex(old, new))
+    new.objects.append(.init(name: "u", text: "CREATE UNIQUE INDEX u ON t(x)"))
+    #expect(TriggerSync.hasNewUniqueIndex(old, new))
+  }
+
   @Test func `each layout is a sign of life, and a place to stop`() throws {
     let stop = StopSignal()
     let pulse = Pulse(stop: stop)

@@ -82,13 +82,24 @@ package struct Checkpoints {
   /// Returns the last transaction of a trail that is in the target, and up to which the target lacks nothing. Nil if
   /// nothing of the trail was applied.
   ///
-  /// - Parameter suspended: Returns the trail's suspended tables.
-  func reach(of trail: TrailName, _ suspended: (TrailID) throws -> [WaitingTable]) throws -> TwoWay.Reach? {
+  /// - Parameter suspended: Returns the trail's suspended tables, each with its name as in ``TwoWay/Reach``; nil if the
+  ///   trail has renamed the table since.
+  func reach(
+    of trail: TrailName, _ suspended: (TrailID) throws -> [(name: NameKey?, table: WaitingTable)]
+  ) throws -> TwoWay.Reach? {
     guard let stored = try checkpoint(of: trail) else { return nil }
     let id = stored.checkpoint.trail
     let quarantine = Quarantine(try QuarantineLog(state).list(), of: trail, id)
+<<<<<<< HEAD
     let held = try suspended(id).map(\.number) + [quarantine.heldThrough].compactMap { $0 }
     return .init(id: id, number: stored.number, held: held.min(), aside: quarantine.numbers)
+=======
+    let suspended = try suspended(id)
+    let held = suspended.map(\.table.number) + [quarantine.heldThrough].compactMap { $0 }
+    let names = suspended.compactMap { one in one.name.map { ($0, one.table.number) } }
+    return .init(
+      id: id, number: stored.number, held: held.min(), suspended: Dictionary(names, uniquingKeysWith: max))
+>>>>>>> a86f2444887c4fe97e2d7128f6ce803c0896570d
   }
 
   func forget(_ trail: TrailName) throws {

@@ -48,7 +48,11 @@ extension PostgresApplyState {
   }
 
   func reach(of trail: TrailName) throws -> TwoWay.Reach? {
-    try checkpoints.reach(of: trail) { _ in try waiting(of: trail).map(\.table) }
+    try checkpoints.reach(of: trail) { _ in
+      try waiting(of: trail).map { one in
+        (one.place.hasSameBytes(as: one.source) ? one.source.nameKey : nil, one.table)
+      }
+    }
   }
 
   /// Stores a suspended table in `cairn.waiting`, and returns the number of the entry.

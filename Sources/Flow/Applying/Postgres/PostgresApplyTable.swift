@@ -72,18 +72,19 @@ final class PostgresApplyTable {
   /// - Parameter part: The columns of the trail's table that the target has.
   /// - Parameter mapped: The table with these columns, converted for PostgreSQL.
   /// - Parameter number: A number that makes the names of the prepared statements unique.
+  /// - Throws: `schema-stopped` if the target lacks a column of `mapped`.
   init(
     key stateKey: String, given: TableSchema, part: NextFittingSchema.Part, mapped: TableSchema,
     target: PostgresTargetTable, state: PostgresApplyState.Table, number: Int, localWrites: LocalWrites = .stop,
     goesBothWays: Bool = true
-  ) {
+  ) throws(CairnError) {
     (self.localWrites, self.goesBothWays) = (localWrites, goesBothWays)
     (self.given, self.stateKey, positions) = (given, stateKey, part.positions)
     (self.target, self.state) = (target, state)
     statements = PostgresTableStatements(number: number)
     (source, self.mapped) = (part.schema, mapped)
     let source = part.schema
-    parts = PostgresColumns(
+    parts = try PostgresColumns(
       source, mapped, target, isCreated: state.isCreated, keepsSpelling: goesBothWays)
     let columns = parts.columns
     let keyed = source.flags.contains(.wholeRow) ? [] : source.key

@@ -15,10 +15,17 @@ struct PostgresColumns {
   ///
   /// - Parameter isCreated: Whether Cairn created the target's table.
   /// - Parameter keepsSpelling: Whether unique values keep their spelling, as in a two-way table.
+  /// - Throws: `schema-stopped` if the target lacks a column.
   init(
     _ source: TableSchema, _ mapped: TableSchema, _ target: PostgresTargetTable, isCreated: Bool, keepsSpelling: Bool
-  ) {
+  ) throws(CairnError) {
     let columns = mapped.columns.compactMap { target.column($0.name) }
+    guard columns.count == source.columns.count, columns.count == mapped.columns.count else {
+      let missing = mapped.columns.first { target.column($0.name) == nil }?.name ?? ""
+      throw CairnError(
+        .schemaStopped, "table \(mapped.fullName) of the target has no column \(missing)",
+        hint: "add the column at the target, and apply continues by itself", context: ["table": source.fullName])
+    }
     let unique = Set(source.key + source.uniques.joined())
     converters = source.columns.indices.map {
       PostgresText(

@@ -9,6 +9,8 @@ struct PostgresForm: RowForm {
   let table: PostgresApplyTable
   let names: NamePolicy
 
+  var tableName: String { table.source.fullName }
+
   func version(_ stored: StoredVersion) throws -> RowVersion {
     let columns = try columns(of: stored.schema)
     return try RowVersion(stored, lacks: Set(columns.indices.filter { columns[$0] == nil })) { row in
@@ -19,19 +21,15 @@ struct PostgresForm: RowForm {
     }
   }
 
-  /// Returns the key of the row that a version belongs to.
-  ///
-  /// - Throws: `trail-damaged` if the version has no key.
-  func key(_ stored: StoredVersion) throws -> [Value] {
+  func knownKey(_ stored: StoredVersion) throws -> [Value]? {
     let columns = try columns(of: stored.schema)
-    return try table.key.map { place in
-      guard let (index, text) = columns[place], let value = stored.after?[index] ?? stored.before?[index] else {
-        throw CairnError(
-          .trailDamaged, "a version of a row of table \(table.source.fullName) has no key",
-          hint: "run 'cairn trail verify \(stored.stamp.origin)'")
+    guard FormColumns.areKey(table.key.compactMap { columns[$0]?.0 }, of: stored.schema) else { return nil }
+    let key = try table.key.compactMap { place in
+      try columns[place].flatMap { index, text in
+        try (stored.after?[index] ?? stored.before?[index]).map { try convert($0, text, place) }
       }
-      return try convert(value, text, place)
     }
+    return key.count == table.key.count ? key : nil
   }
 
   /// Returns the key of a row of a trail's table with this schema. Nil if a key value is missing, NULL, or does not fit

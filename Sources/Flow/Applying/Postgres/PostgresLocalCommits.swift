@@ -98,7 +98,7 @@ final class PostgresLocalCommits {
     guard let target = try PostgresTargetTable.read(known.schema, known.name, connection) else { return nil }
     let kept = mapped.columns.indices.filter { target.column(mapped.columns[$0].name) != nil }
     guard part.schema.key.allSatisfy(kept.contains) else { return nil }
-    let table = PostgresApplyTable(
+    let table = try PostgresApplyTable(
       key: key, given: schema, part: .init(part.schema.keeping(kept), kept.map { part.positions[$0] }),
       mapped: mapped.keeping(kept), target: target, state: known, number: 0)
     try tables.checkOwners(table, isWrittenNow: true)

@@ -54,7 +54,7 @@ extension PostgresSchema {
       narrow.schema, mapped.keeping(kept), known, goesBothWays: options.goesBothWays(known.schema, known.name))
     let number = tables.nextNumber()
     let writes = try tables.localWrites(of: mapped.keeping(kept), from: narrow.schema)
-    let table = PostgresApplyTable(
+    let table = try PostgresApplyTable(
       key: key, given: schema, part: narrow, mapped: mapped.keeping(kept), target: target, state: known,
       number: number, localWrites: writes, goesBothWays: options.goesBothWays(known.schema, known.name))
     if table.goesBothWays {

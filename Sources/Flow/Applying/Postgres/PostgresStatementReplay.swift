@@ -97,7 +97,7 @@ final class PostgresStatementReplay {
     guard schema.engine == .sqlite, let key = tables.scope.key(schema.sourceKey), let known = tables.tables[key],
       known.refreshing == nil, !known.isAwaited, known.existing == .overwrite
     else { return nil }
-    guard let table = written.given == schema ? written : try target.table(like: schema),
+    guard let table = written.given == schema ? written : try target.table(with: schema),
       table.positions.count == schema.columns.count, table.columns.count == schema.columns.count,
       table.target.columns.filter({ !$0.isGenerated }).count == schema.columns.count, table.widened.isEmpty
     else { return nil }

@@ -88,14 +88,37 @@ final class PostgresTables {
     return count
   }
 
-  /// Opens the target table for rows of this shape, from any trail; nil if there is no such table.
+  /// Opens the target table for rows of this shape; nil if there is no such table, or if it lacks a column.
   func openTable(like schema: TableSchema) throws -> PostgresApplyTable? {
     let mapped = try TableMapping(schema, to: .postgres, names: options.names).target
-    guard let target = try PostgresTargetTable.read(mapped.namespace, mapped.name, connection) else { return nil }
-    let number = nextNumber()
-    let table = PostgresApplyTable(
-      key: schema.sourceKey, given: schema, part: .init(schema), mapped: mapped, target: target,
-      state: .init(schema: mapped.namespace, name: mapped.name), number: number)
+    guard let target = try PostgresTargetTable.read(mapped.namespace, mapped.name, connection),
+      mapped.columns.allSatisfy({ target.column($0.name) != nil })
+    else { return nil }
+    return try opened(schema, .init(schema), mapped, target)
+  }
+
+  /// Opens the target's table for a table of any trail, with the columns and the key that the target's table has. Nil
+  /// if there is no such table, or if it has no key.
+  func ownTable(of schema: TableSchema) throws -> PostgresApplyTable? {
+    let (namespace, name) = TableMapping.targetPlace(of: schema, in: .postgres, names: options.names)
+    guard let target = try PostgresTargetTable.read(namespace, name, connection) else { return nil }
+    var own = TableSchema(epoch: 0, engine: .postgres, namespace: namespace, name: name, columns: [])
+    if target.isPartitioned { own.flags.insert(.partitioned) }
+    own.columns = target.columns.filter { !$0.isGenerated }.map {
+      TableSchema.Column(name: $0.name, declaredType: $0.type.name)
+    }
+    let key = try KeyCheck.key(of: (namespace, name), connection)
+    own.setKey(key, like: schema, .postgres) { schema.engine == .postgres ? $0 : options.names.postgresName($0) }
+    let table = try opened(schema, .init(own), own, target)
+    return table.key.isEmpty ? nil : table
+  }
+
+  private func opened(
+    _ given: TableSchema, _ part: NextFittingSchema.Part, _ mapped: TableSchema, _ target: PostgresTargetTable
+  ) throws -> PostgresApplyTable {
+    let table = try PostgresApplyTable(
+      key: given.sourceKey, given: given, part: part, mapped: mapped, target: target,
+      state: .init(schema: mapped.namespace, name: mapped.name), number: nextNumber())
     try checkOwners(table, isWrittenNow: true)
     return table
   }
@@ -124,7 +147,7 @@ final class PostgresTables {
       TableSchema.Column(name: $0.name, declaredType: $0.type.name)
     }
     let number = nextNumber()
-    let made = PostgresApplyTable(
+    let made = try PostgresApplyTable(
       key: table.stateKey, given: schema, part: .init(schema), mapped: schema, target: target, state: table.state,
       number: number, localWrites: table.localWrites, goesBothWays: table.goesBothWays)
     made.takesRowsIn = table.takesRowsIn

@@ -29,6 +29,11 @@ final class PostgresTarget: ApplyTarget {
   func attempt<Result>(_ body: () throws -> Result) throws -> Result { try sink.attempt(body) }
 
   func table(like schema: TableSchema) throws -> PostgresApplyTable? {
+    try sink.attempt { try tables.ownTable(of: schema) }
+  }
+
+  /// Opens the target's table for rows with exactly these columns; nil if there is no such table.
+  func table(with schema: TableSchema) throws -> PostgresApplyTable? {
     try sink.attempt { try tables.openTable(like: schema) }
   }
 

@@ -16,7 +16,8 @@ final class FiredTriggers {
   /// Selects the triggers that fire, by patterns of their names. Without patterns, none fires.
   init(_ database: Database, patterns: [String]) throws {
     self.database = database
-    fires = { TablePatterns(patterns).includes($0) }
+    let listed = TablePatterns(patterns)
+    fires = { listed.includes($0) }
     isUsed = !patterns.isEmpty
     guard isUsed else { return }
     // A row that REPLACE deletes must leave the index too. FTS5 counts as unsafe in triggers unless the schema is
@@ -70,7 +71,7 @@ extension SQLiteTarget {
   func noteQuietTriggers(of table: String) throws {
     let virtual = try database.virtualTables()
     guard !virtual.isEmpty else { return }
-    for trigger in try database.storedTriggers() where trigger.table.sqliteKey == table.sqliteKey {
+    for trigger in try database.storedTriggers(of: table) {
       let stale = trigger.written.filter { virtual.contains($0.sqliteKey) }
       guard !stale.isEmpty, !fired.includes(trigger.name) else { continue }
       progress.note(QuietTrigger(trigger, stale: stale).text)
@@ -96,10 +97,9 @@ package struct QuietTrigger {
     let names = Set(tables.map { $0.sqliteKey })
     let there = Set(
       try database.query("SELECT name FROM sqlite_master WHERE type = 'table'").map { $0[0].string.sqliteKey })
+    let fired = patterns.isEmpty ? nil : TablePatterns(patterns)
     return try database.storedTriggers().compactMap { trigger in
-      guard names.contains(trigger.table.sqliteKey),
-        patterns.isEmpty || !TablePatterns(patterns).includes(trigger.name)
-      else { return nil }
+      guard names.contains(trigger.table.sqliteKey), fired?.includes(trigger.name) != true else { return nil }
       let stale = trigger.written.filter { !names.contains($0.sqliteKey) && there.contains($0.sqliteKey) }
       return stale.isEmpty ? nil : QuietTrigger(trigger, stale: stale)
     }

@@ -58,8 +58,11 @@ extension SQLiteApplyState {
 
   func reach(of trail: TrailName) throws -> TwoWay.Reach? {
     try checkpoints.reach(of: trail) { id in
-      try SQLiteApplyState(database, of: trail).tables().values.compactMap(\.waiting?.table)
-        .filter { $0.checkpoint.trail == id }
+      try SQLiteApplyState(database, of: trail).tables().compactMap { key, table in
+        guard let waiting = table.waiting, waiting.table.checkpoint.trail == id else { return nil }
+        let isRenamed = waiting.names.map(\.sqliteKey) != [key]
+        return (isRenamed ? nil : key, waiting.table)
+      }
     }
   }
 

@@ -18,9 +18,19 @@ final class SQLiteConflictTarget: ApplyTarget {
   func attempt<Result>(_ body: () throws -> Result) throws -> Result { try body() }
 
   func table(like schema: TableSchema) throws -> SQLiteApplyTable? {
-    let mapping = try TableMapping(schema, to: .sqlite)
-    guard try target.shape.exists(mapping.target.name) else { return nil }
-    return SQLiteApplyTable(mapping, state: .init(), database: target.database)
+    let name = TableMapping.targetName(of: schema, in: .sqlite)
+    guard try target.shape.exists(name) else { return nil }
+    var own = TableSchema(epoch: 0, engine: .sqlite, name: name, columns: [])
+    let there = try target.database.query(
+      "SELECT name, type FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(name)])
+    own.columns = there.map { column in
+      let key = column[0].string.sqliteKey
+      let spelling = schema.columns.first { $0.name.sqliteKey == key }?.name ?? column[0].string
+      return TableSchema.Column(name: spelling, declaredType: column[1].string)
+    }
+    own.setKey(try KeyCheck.key(of: name, target.database), like: schema, .sqlite) { $0 }
+    guard !own.key.isEmpty else { return nil }
+    return SQLiteApplyTable(try TableMapping(own, to: .sqlite), state: .init(), database: target.database)
   }
 
   func wide(_ table: SQLiteApplyTable) throws -> SQLiteApplyTable? { try table.wide() }

@@ -9,6 +9,8 @@ struct SQLiteForm: RowForm {
   let table: SQLiteApplyTable
   init(_ table: SQLiteApplyTable) { self.table = table }
 
+  var tableName: String { table.schema.name }
+
   func version(_ stored: StoredVersion) throws -> RowVersion {
     let columns = try columns(of: stored.schema)
     return RowVersion(stored, lacks: Set(columns.indices.filter { columns[$0] == nil })) { row in
@@ -16,21 +18,14 @@ struct SQLiteForm: RowForm {
     }
   }
 
-  /// Returns the key of the row that a version belongs to.
-  ///
-  /// - Throws: `trail-damaged` if the version has no key.
-  func key(_ stored: StoredVersion) throws -> [Value] {
+  func knownKey(_ stored: StoredVersion) throws -> [Value]? {
     let columns = try columns(of: stored.schema)
-    return try table.schema.key.map { position in
-      guard let (index, form) = columns[position],
-        let value = stored.after?[index] ?? stored.before?[index]
-      else {
-        throw CairnError(
-          .trailDamaged, "a version of a row of table \(table.schema.name) has no key",
-          hint: "run 'cairn trail verify \(stored.stamp.origin)'")
-      }
-      return convert(value, form)
+    let places = table.schema.key.compactMap { columns[$0] }
+    guard FormColumns.areKey(places.map(\.0), of: stored.schema) else { return nil }
+    let key = places.compactMap { index, form in
+      (stored.after?[index] ?? stored.before?[index]).map { convert($0, form) }
     }
+    return key.count == table.schema.key.count ? key : nil
   }
 
   /// Returns for each column of the table: its index in `schema`, and the conversion of values from that column. An

@@ -20,8 +20,6 @@ extension SQLiteRows {
       guard try ahead.excuses(table.source) else { throw error }
       _ = try write(table) { try table.delete(before, isChecked: false) }
     case .update:
-      if before.isEmpty { before = Array(repeating: .unchanged, count: after.count) }
-      for index in table.schema.key where before[index].isUnchanged { before[index] = after[index] }
       let touched = try writeOrPark(table, after: { try takeOut(table) }) {
         try table.update(before, after, isChecked: !isLenient)
       }

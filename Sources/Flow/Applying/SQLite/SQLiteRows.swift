@@ -52,6 +52,22 @@ final class SQLiteRows {
     after.removeAll(keepingCapacity: true)
     if let image = change.before { try decoder.decode(image, into: &before, &madeBefore, table) }
     if let image = change.after { try decoder.decode(image, into: &after, &madeAfter, table) }
+    if change.operation == .update { try completeKey(table) }
+  }
+
+  /// Completes the key of the row before an update, which is that of the row after it if the trail says no more.
+  ///
+  /// - Throws: `trail-damaged` if a change of an SQLite source does not identify its row.
+  private func completeKey(_ table: SQLiteApplyTable) throws(CairnError) {
+    let hasNone = before.isEmpty
+    if hasNone { before = Array(repeating: .unchanged, count: after.count) }
+    for index in table.schema.key where before[index].isUnchanged { before[index] = after[index] }
+    // A capture of PostgreSQL marks such changes as incomplete.
+    guard table.converters == nil else { return }
+    let needed = hasNone && table.schema.flags.contains(.wholeRow) ? Array(before.indices) : table.schema.key
+    guard let lacking = needed.first(where: { before[$0].isUnchanged }) else { return }
+    throw incompleteRow(
+      table.source, column: table.schema.columns[lacking].name, at: reader.position, of: name, doing: "update")
   }
 
   func apply(_ change: ChangeView, _ table: SQLiteApplyTable) throws {

@@ -21,6 +21,10 @@ protocol ApplyTarget: AnyObject {
 
   // MARK: Tables
 
+  /// Opens the target's table for a table of any trail, with the columns and the key that the target's table has. Nil
+  /// if there is no such table.
+  ///
+  /// - Parameter schema: The trail's table. Its definition is untrusted: only its names are used.
   func table(like schema: TableSchema) throws -> Table?
   /// Returns the table extended by the columns that only the target has; nil if there are none.
   func wide(_ table: Table) throws -> Table?
@@ -92,13 +96,33 @@ extension ApplyTable {
 
 /// The conversion of rows, as any trail has them, to rows of one table of a target.
 protocol RowForm {
+  var tableName: String { get }
   func version(_ stored: StoredVersion) throws -> RowVersion
-  /// Returns the key of the row to which the version belongs.
-  ///
-  /// - Throws: `trail-damaged` if the version does not contain the key.
-  func key(_ stored: StoredVersion) throws -> [Value]
+  /// Returns the key of the row to which the version belongs. Nil if the trail's table has another key, or if the
+  /// version does not contain the key.
+  func knownKey(_ stored: StoredVersion) throws -> [Value]?
 }
 
 extension RowForm {
+  /// Returns the key of the row to which the version belongs.
+  ///
+  /// - Throws: `trail-damaged` if the trail's table has another key, or if the version does not contain the key.
+  func key(_ stored: StoredVersion) throws -> [Value] {
+    if let key = try knownKey(stored) { return key }
+    throw CairnError(
+      .trailDamaged, "a version of a row of table \(tableName) has no key in trail \(stored.stamp.origin)",
+      hint: "run 'cairn trail verify \(stored.stamp.origin)'")
+  }
+
+  /// Converts versions of rows of any trail.
+  ///
+  /// Leaves out a version that the table cannot have: the apply of the version's trail reports it.
+  func fitting(_ stored: [StoredVersion]) -> [(key: [Value], version: RowVersion, stored: StoredVersion)] {
+    stored.compactMap { one in
+      guard let key = try? knownKey(one), let version = try? version(one) else { return nil }
+      return (key, version, one)
+    }
+  }
+
   func isSame(_ a: [Value], _ b: [Value]) -> Bool { zip(a, b).allSatisfy { $0.isSameKey(as: $1) } }
 }

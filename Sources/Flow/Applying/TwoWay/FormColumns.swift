@@ -21,4 +21,9 @@ enum FormColumns {
     }
     return places
   }
+
+  /// Returns whether these columns of a trail's table, in any order, are its key.
+  static func areKey(_ columns: [Int], of table: TableSchema) -> Bool {
+    !columns.isEmpty && columns.sorted() == table.key.sorted()
+  }
 }

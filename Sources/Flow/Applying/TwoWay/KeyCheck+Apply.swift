@@ -21,6 +21,10 @@ extension KeyCheck {
     let why: String?
     if source.key.isEmpty || source.flags.contains(.wholeRow) {
       why = "it has no key"
+    } else if let other = try otherKey(target, in: place) {
+      throw refusal(
+        source, other,
+        hint: "give it the same key at each node; or leave the table out: \([source.fullName].leftOut)")
     } else if let loose = declared(source) {
       why = loose
     } else if let column = texts.first {
@@ -72,4 +76,80 @@ extension KeyCheck {
 
   /// Returns whether an SQLite column stores texts such as 1.5 and 1.50 as different values.
   package static func keepsTexts(_ column: TableSchema.Column) -> Bool { ["TEXT", "BLOB"].contains(column.affinity) }
+}
+
+// The key that a table has in this database, whatever trails say about it.
+extension KeyCheck {
+  /// Returns the columns of a table's key in an SQLite database. Empty if the key is not known from the primary key
+  /// alone: the table has none, or the primary key may be NULL.
+  static func key(of table: String, _ database: Database) throws -> [String] {
+    let key = try database.query(
+      "SELECT name, \"notnull\" FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", [.text(table)])
+    let mayBeNull = key.contains { $0[1] == .integer(0) }
+    let index = "SELECT 1 FROM pragma_index_list(?) WHERE origin = 'pk'"
+    // An INTEGER PRIMARY KEY has no index and is never NULL.
+    if mayBeNull, try database.integer(index, [.text(table)]) != nil { return [] }
+    return key.map { $0[0].string }
+  }
+
+  /// Returns the columns of a table's key in a PostgreSQL database, as capture chooses them; empty if there is no key.
+  static func key(of table: (namespace: String, name: String), _ server: PostgresConnection) throws -> [String] {
+    try server.query(
+      """
+      SELECT a.attname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        JOIN pg_index AS i ON i.indrelid = c.oid AND i.indisvalid
+          AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END
+        CROSS JOIN unnest(i.indkey::int2[]) WITH ORDINALITY AS k(n, place)
+        JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = k.n
+      WHERE n.nspname = $1 AND c.relname = $2 AND k.place <= i.indnkeyatts ORDER BY k.place
+      """, [table.namespace, table.name]
+    ).compactMap { $0[0] }
+  }
+
+  /// Returns the reason why a trail's table cannot be replicated two-way if its key differs from the key that the table
+  /// has in this database. Nil if the keys are the same.
+  ///
+  /// - Parameter target: The trail's table with names as converted for the database.
+  static func otherKey(_ target: TableSchema, in place: Place) throws -> String? {
+    let own: [String]
+    let there: [String]
+    switch place {
+    case .sqlite(let database):
+      own = try key(of: target.name, database)
+      there = try database.query("SELECT name FROM pragma_table_xinfo(?)", [.text(target.name)]).map { $0[0].string }
+    case .postgres(let server):
+      own = try key(of: (target.namespace, target.name), server)
+      there = try server.query(
+        """
+        SELECT a.attname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+          JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+        WHERE n.nspname = $1 AND c.relname = $2
+        """, [target.namespace, target.name]
+      ).compactMap { $0[0] }
+    }
+    guard !own.isEmpty else { return nil }
+    func folded(_ names: [String]) -> Set<NameKey> { Set(names.map { $0.key(in: target.engine) }) }
+    let theirs = target.key.map { target.columns[$0].name }
+    let others = folded(there).subtracting(folded(own))
+    // The database may have given columns of the key other names.
+    if own.count == theirs.count, folded(theirs).isDisjoint(with: others) { return nil }
+    return
+      "its key is (\(theirs.joined(separator: ", "))) in the trail, but (\(own.joined(separator: ", "))) in this database"
+  }
+}
+
+extension TableSchema {
+  /// Makes columns of the table its key.
+  ///
+  /// - Parameter own: The key in this database; empty: it is not known, and the columns of the key of `table` are taken.
+  /// - Parameter table: The table in a trail, from which the order of the columns comes.
+  /// - Parameter name: Returns the name in this database for the name of a column of `table`.
+  mutating func setKey(_ own: [String], like table: TableSchema, _ engine: Engine, name: (String) -> String) {
+    let theirs = table.flags.contains(.wholeRow) ? [] : table.key.map { name(table.columns[$0].name) }
+    func folded(_ names: [String]) -> Set<NameKey> { Set(names.map { $0.key(in: engine) }) }
+    let key = own.isEmpty || folded(own) == folded(theirs) ? theirs : own
+    let places = key.compactMap { name in columns.firstIndex { $0.name.key(in: engine) == name.key(in: engine) } }
+    guard places.count == key.count else { return }
+    for (ordinal, place) in places.enumerated() { columns[place].keyOrdinal = ordinal + 1 }
+  }
 }

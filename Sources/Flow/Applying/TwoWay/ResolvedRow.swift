@@ -84,12 +84,16 @@ struct ResolvedRow {
   }
 
   /// Throws `constraint-failed` if a column of a deleted row that must be restored has no known value.
-  static func checkWhole(_ row: RowVersion.Row, _ deleted: VersionStamp?, _ table: TableSchema, _ key: [Value]) throws {
-    guard let missing = row.firstIndex(of: nil) else { return }
+  ///
+  /// A column that the table of the delete's author lacks may be without a value.
+  static func checkWhole(_ row: RowVersion.Row, _ history: RowHistory, _ table: TableSchema, _ key: [Value]) throws {
+    let deleted = history.versions.last(where: \.isDelete)
+    let lacks = (deleted ?? history.versions.last)?.lacks ?? []
+    guard let missing = row.indices.first(where: { row[$0] == nil && !lacks.contains($0) }) else { return }
     let shown = zip(table.key, key).map { "\(table.columns[$0].name)=\($1.shown)" }.joined(separator: ", ")
     throw CairnError(
       .constraintFailed,
-      "table \(table.fullName), row \(shown): another row refers to it, but it was deleted at \(deleted?.origin ?? "another node"), whose trail does not have the value of column \(table.columns[missing].name)",
+      "table \(table.fullName), row \(shown): another row refers to it, but it was deleted at \(deleted?.stamp.origin ?? "another node"), whose trail does not have the value of column \(table.columns[missing].name)",
       hint:
         "insert the row here; and at the node that deleted it, make PostgreSQL log whole rows: ALTER TABLE ... REPLICA IDENTITY FULL",
       context: ["table": table.fullName, "key": shown])

@@ -49,7 +49,7 @@ final class RowNames {
       func name(of values: [Value?], _ naming: Naming) -> RowName? {
         var row = begun
         for index in columns {
-          guard let value = values[index], value != .null else { return nil }
+          guard index < values.count, let value = values[index], value != .null else { return nil }
           naming.withPlain(index, value) { row.add($0) }
         }
         return row.name
@@ -269,20 +269,22 @@ final class RowNames {
     return admitted.includes(referenced: reference.table)
   }
 
-  /// Returns the rows that a row referenced before a change. Empty unless the change deletes the row or gives the row
-  /// another key.
+  /// Returns the rows that a deleted or moved row referenced; with `withUpdates`, also those that an update left.
   func left(
-    _ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?, withKeys: Bool = false
+    _ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?, withKeys: Bool = false,
+    withUpdates: Bool = false
   ) throws -> [Parent] {
     let naming = naming(of: schema)
     guard change.before != nil, !naming.references.isEmpty else { return [] }
-    guard try change.operation == .delete || names(schema, change).count == 2 else { return [] }
+    let isGone = try change.operation == .delete || names(schema, change).count == 2
+    guard isGone || withUpdates else { return [] }
     try readWhole(change, naming)
     return naming.references.compactMap { reference in
       guard Self.counts(reference, admitted) else { return nil }
-      return reference.parent.name { before[$0] }.map { name in
-        Parent(
-          name: name, isByKey: reference.isByKey, key: withKeys ? reference.parent.key({ before[$0] }, naming) : [])
+      return reference.parent.name { before[$0] }.flatMap { name in
+        if !isGone, reference.parent.name(left) == name { return nil }
+        let key = withKeys ? reference.parent.key({ before[$0] }, naming) : []
+        return Parent(name: name, isByKey: reference.isByKey, key: key)
       }
     }
   }

@@ -26,7 +26,7 @@ extension RowResolver {
     let table = try target.wide(narrow) ?? narrow
     let (form, stored) = (target.form(of: table), try desk.version(image, schema))
     let key = try form.key(stored)
-    let writers = try versions.map(form.version)
+    let writers = form.fitting(versions).map(\.version)
     guard let local = try target.row(key, of: table), let copied = try form.version(stored).after else { return }
     let put = copied.enumerated().map { column, value in
       writers.contains { $0.after?[column] != nil } || value == local[column] ? nil : value

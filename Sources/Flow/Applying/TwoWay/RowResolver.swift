@@ -11,8 +11,8 @@ final class RowResolver<Target: ApplyTarget> {
 
   unowned let target: Target
   let desk: Desk
-  private let trail: TrailName
-  private let clock: Clock
+  let trail: TrailName
+  let clock: Clock
   private var resolvedBefore = SettledBefore<Target.Table>()
   /// The refreshed rows that have the same unique value as another row. Before the commit, apply decides which of the
   /// rows wait.
@@ -186,7 +186,9 @@ final class RowResolver<Target: ApplyTarget> {
 
   private func whole(_ row: Desk.Row, _ key: [Value]) throws -> Desk.Row {
     let form = target.form(of: row.table)
-    return try desk.whole(row) { try form.isSame(key, form.key($0)) }
+    return try desk.whole(row) { version in
+      try form.knownKey(version).map { form.isSame(key, $0) } ?? false
+    }
   }
 
   /// Computes the resolved row from all known versions of the row.
@@ -197,7 +199,7 @@ final class RowResolver<Target: ApplyTarget> {
     let form = target.form(of: table)
     let incoming = try form.version(row.version)
     let others = try resolvedBefore.others(row.name, key, in: table, beside: incoming, desk, isSame: form.isSame) {
-      try desk.read(row.name, $0).map { (try form.key($0), try form.version($0)) }
+      try form.fitting(desk.read(row.name, $0)).map { ($0.key, $0.version) }
     }
     let (name, columns) = (table.shape.plainName, table.columnNames)
     let keyed = KeyedRow(row.name, desk.names.key(of: row.version))
@@ -271,31 +273,6 @@ final class RowResolver<Target: ApplyTarget> {
         open += try bringBack(row, desk.others(row), isReferred: false)
       }
     }
-  }
-
-  /// Writes a deleted row again because a row references it. Returns the rows that the restored row references; empty
-  /// if nothing was written.
-  ///
-  /// - Parameter isReferred: Whether the present transaction references the row. If not, only a missing row is written.
-  private func bringBack(_ keyed: KeyedRow, _ versions: [StoredVersion], isReferred: Bool) throws -> [KeyedRow] {
-    guard let last = versions.last, let table = try target.table(like: last.schema) else { return [] }
-    let form = target.form(of: table)
-    let key = try form.key(last)
-    let local = try target.row(key, of: table)
-    let history = RowHistory(try versions.filter { try form.isSame(key, form.key($0)) }.map(form.version))
-    if local != nil, !isReferred || !history.versions.contains(where: \.isDelete) { return [] }
-    let columns = table.columnNames
-    let rules = try desk.rules(table.shape.plainName, columns)
-    let resolved = try ResolvedRow.row(history, rules, columns: columns) { version in
-      try isReferred ? desk.counts(version, of: keyed, in: table.shape) : !version.isDelete
-    }
-    guard let row = resolved, !row.isAll(of: local) else { return [] }
-    try ResolvedRow.checkWhole(row, history.versions.last(where: \.isDelete)?.stamp, table.shape, key)
-    try write(row, key, in: table, outcome: row) { try desk.lastStamp(keyed) }
-    try target.log(
-      ResolvedRow.returned(
-        row, local: local, desk.place, of: trail, table.shape, key: key, now: clock.microseconds()))
-    return try desk.parents(of: last, last.after ?? last.before ?? []).flatMap { try desk.rows(of: $0) }
   }
 
   // MARK: Two rows that want one unique value
@@ -379,22 +356,5 @@ final class RowResolver<Target: ApplyTarget> {
     try target.log(
       row.record(against: other, stamp, isOurs: isOurs, desk.place, of: trail, now: clock.microseconds()))
     try target.flush()
-  }
-
-  private func renewed(_ candidate: DisplacedRow) throws -> DisplacedRowContest<Target.Displaced>.Renewal {
-    guard let stored = try desk.versions(of: candidate) else { return .open }
-    guard let last = stored.last, let table = try target.table(like: last.schema) else { return .asItWas }
-    let form = target.form(of: table)
-    let key = candidate.row.key.columns.map(\.value)
-    let columns = table.columnNames
-    let versions = try stored.filter { try form.isSame(key, form.key($0)) }.map(form.version)
-    guard !versions.isEmpty else { return .asItWas }
-    let resolved = try ResolvedRow(
-      versions, local: candidate.values(columns), try desk.rules(table.shape.plainName, columns), columns: columns
-    ) { try desk.counts($0, of: candidate.row.keyed, in: table.shape) }
-    guard let row = resolved.outcome else { return .gone }
-    let renewed = DisplacedRow(
-      table.shape, key: key, row: row, stamp: try resolved.stamp ?? desk.lastStamp(candidate.row.keyed))
-    return renewed.row.row == candidate.row.row && renewed.stamp == candidate.stamp ? .asItWas : .later(renewed)
   }
 }

@@ -86,7 +86,6 @@ package final class TwoWay: Sendable {
   /// Returns the filter for the rows that the apply of a trail writes here; nil for this database's own trail.
   func admittedRows(of origin: String) -> AdmittedRows? {
     if origin.hasSameBytes(as: own.description) { return nil }
-    let engine: Engine = if case .journal = local { .sqlite } else { .postgres }
     return AdmittedRows(admitted[origin], in: engine)
   }
 
@@ -146,8 +145,8 @@ package final class TwoWay: Sendable {
       func readPeers(again: Bool) throws {
         for (trail, reach) in reached {
           let admitted = admittedRows(of: trail.description)
-          try window.read(trail, through: reach.number, again: again) { schema, change in
-            admitted?.includes(schema) == false ? [] : try names.namesAndReferences(schema, change, from: admitted)
+          try window.read(trail, through: reach.number, again: again, skips: { self.lacks($0, $1, reach) }) {
+            admitted?.includes($0) == false ? [] : try names.namesAndReferences($0, $1, from: admitted)
           }
         }
       }
@@ -302,6 +301,7 @@ package final class TwoWay: Sendable {
     applied.withLock { $0[trail.description] = number }
   }
 
+<<<<<<< HEAD
   struct Reach {
     /// The id of the trail; nil: nothing of the trail has been applied.
     var id: TrailID?
@@ -313,6 +313,8 @@ package final class TwoWay: Sendable {
     var aside: Set<UInt64> = []
   }
 
+=======
+>>>>>>> a86f2444887c4fe97e2d7128f6ce803c0896570d
   /// Stores that the target may lack changes of a trail after transaction `number`; nil: it lacks none.
   func hold(_ trail: TrailName, through number: UInt64?) {
     window.hold(trail, through: number)

@@ -6,22 +6,22 @@ import Versions
 struct ReferencedRows {
   /// The rows that the transaction references and that have versions unknown to its author.
   var needed: [RowName] = []
-  /// The rows that deleted or moved rows of the transaction referenced before.
+  /// The rows that rows of the transaction referenced before and reference no more.
   var left: [RowNames.Parent] = []
 
   var isEmpty: Bool { needed.isEmpty && left.isEmpty }
 
-  /// Notes that a transaction deletes or moves a row that referenced other rows.
+  /// Notes that a transaction deletes, moves or changes a row that referenced other rows.
   mutating func leave(
     _ schema: TableSchema, _ change: ChangeView, from admitted: AdmittedRows?, _ names: RowNames,
     _ window: UnstableVersions, _ place: VersionPlace
   ) throws {
-    var hasVersions = false
-    for parent in try names.left(schema, change, from: admitted) {
-      try window.note(parent.name.leavers, place)
-      hasVersions = try hasVersions || !window.versions(parent.name).isEmpty
+    let before = try names.left(schema, change, from: admitted, withUpdates: true)
+    guard !before.isEmpty else { return }
+    for parent in try names.left(schema, change, from: admitted) { try window.note(parent.name.leavers, place) }
+    if try before.contains(where: { try !window.versions($0.name).isEmpty }) {
+      left += try names.left(schema, change, from: admitted, withKeys: true, withUpdates: true)
     }
-    if hasVersions { left += try names.left(schema, change, from: admitted, withKeys: true) }
   }
 
   mutating func removeAll() {

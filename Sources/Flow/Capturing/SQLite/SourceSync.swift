@@ -7,6 +7,7 @@ import SystemKit
 /// (`synchronous=NORMAL`).
 package final class SourceSync {
   private let path: String
+  private let own = Mutex<Inode?>(nil)
   private struct Inode: Hashable {
     let device: dev_t
     let number: ino_t
@@ -25,10 +26,19 @@ package final class SourceSync {
 
   private static func isPlainFile(_ info: stat) -> Bool { info.st_mode & S_IFMT == S_IFREG && info.st_nlink <= 1 }
 
-  /// Returns the descriptor of the database file; nil, with `errno`, if it cannot be opened.
+  /// Returns the descriptor of the database file; nil, with `errno`, if it cannot be opened. Another file that took its
+  /// place is not opened (ESTALE): descriptors stay open, and the file may be exchanged again and again.
   private func databaseDescriptor() -> Int32? {
     var info = stat()
     guard lstat(path, &info) == 0 else { return nil }
+    let first = own.withLock { own in
+      own = own ?? Inode(info)
+      return own
+    }
+    guard first == Inode(info) else {
+      errno = ESTALE
+      return nil
+    }
     return Self.descriptors.withLock { known in
       if let descriptor = known[Inode(info)] { return descriptor }
       let descriptor = open(path, Self.flags)

@@ -165,7 +165,7 @@ final class TriggerSource: ChangeSource {
     CairnError(
       .sourceCaptured, "\(path) is already captured into another trail, kept in \(place)",
       hint:
-        "if that is the replication between these two databases, run with --state \(place); else run 'cairn detach sqlite:\(path)' first"
+        "if that is the replication between these two databases, run with --state \(place.shellArgument); else run 'cairn detach \("sqlite:\(path)".shellArgument)' first"
     )
   }
 

@@ -155,9 +155,10 @@ struct TriggerSync {
   }
 
   /// Returns whether the new shape has a unique index that the old shape lacks.
-  private static func hasNewUniqueIndex(_ old: TableSchema, _ new: TableSchema) -> Bool {
-    new.objects.contains {
-      !old.objects.contains($0) && SQLText.tokens(Array($0.text.utf8)).dropFirst().first?.word == "UNIQUE"
+  static func hasNewUniqueIndex(_ old: TableSchema, _ new: TableSchema) -> Bool {
+    let known = Set(old.objects)
+    return new.objects.contains {
+      !known.contains($0) && SQLText.tokens(Array($0.text.utf8)).dropFirst().first?.word == "UNIQUE"
     }
   }
 

@@ -1,6 +1,8 @@
-extension PostgresConnection {
-  /// Returns a URI without a password, from the text for user, server and database that ``place(of:)`` returned.
-  package static func uri(ofPlace place: String) -> String {
+/// The text for user, server and database by which messages and logs name a database.
+package enum PostgresPlace {
+  /// Returns a URI without a password, from the text for user, server and database that
+  /// ``PostgresConnection/place(of:)`` returned.
+  package static func uri(of place: String) -> String {
     let scheme = "postgresql://"
     guard place.hasPrefix(scheme), let slash = place.lastIndex(of: "/") else { return place }
     let name = place[place.index(after: slash)...]
