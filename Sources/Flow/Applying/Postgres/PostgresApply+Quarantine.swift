@@ -24,8 +24,9 @@ extension PostgresReplay {
 
 extension PostgresApply {
   func loadQuarantine(_ replay: PostgresReplay) throws {
-    shelf.load(try QuarantineLog(replay.connection).list(), of: replay.reader.id)
-    desk?.shared.note(aside: shelf.quarantine.numbers, of: name)
+    let (log, id) = (QuarantineLog(replay.connection), replay.reader.id)
+    shelf.load(try log.list(), of: id)
+    if let desk { desk.shared.note(aside: shelf.quarantine.numbers.union(try log.discarded(of: name, id)), of: name) }
     let count = shelf.count
     progress.update { $0.quarantined = count }
   }
@@ -48,9 +49,7 @@ extension PostgresApply {
     let log = QuarantineLog(connection)
     forget()
     switch step {
-    case .forget(let one):
-      try log.remove(one.id)
-      desk?.shared.discard(one.number, of: name)
+    case .forget(let one): try connection.transaction { try log.discard(one) }
     case .hold(var one, let holder):
       one.wait(for: holder)
       try log.save(one)

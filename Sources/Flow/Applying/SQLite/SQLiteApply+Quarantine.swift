@@ -24,7 +24,10 @@ extension SQLiteApply {
 
   func loadQuarantine() throws {
     shelf.load(try log.list(), of: replay.reader.id)
-    desk?.shared.note(aside: shelf.quarantine.numbers, of: name)
+    if let desk {
+      let discarded = try log.discarded(of: name, replay.reader.id)
+      desk.shared.note(aside: shelf.quarantine.numbers.union(discarded), of: name)
+    }
     let count = shelf.count
     progress.update { $0.quarantined = count }
   }
@@ -47,9 +50,7 @@ extension SQLiteApply {
       return false
     }
     switch step {
-    case .forget(let one):
-      try inTransaction(stop) { try log.remove(one.id) }
-      desk?.shared.discard(one.number, of: name)
+    case .forget(let one): try inTransaction(stop) { try log.discard(one) }
     case .hold(var one, let holder):
       one.wait(for: holder)
       try inTransaction(stop) { try log.save(one) }

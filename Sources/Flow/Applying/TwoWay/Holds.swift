@@ -8,10 +8,8 @@ struct Holds {
   private var through: [NameKey: UInt64] = [:]
   /// The trails about which this database's own trail may still get transactions that state too little.
   private var watched: Set<NameKey> = []
-  /// The transactions of each trail that are in quarantine.
-  private var aside: [NameKey: Set<UInt64>] = [:]
-  /// The transactions of each trail that were discarded from quarantine since the applies started.
-  private var discarded: [NameKey: Set<UInt64>] = [:]
+  /// The transactions in quarantine, or discarded from it.
+  var aside = AsideTransactions()
 
   mutating func hold(_ trail: TrailName, through number: UInt64?) {
     through[trail.description.nameKey] = number
@@ -29,58 +27,57 @@ struct Holds {
   }
 }
 
-extension Holds {
-  mutating func note(aside numbers: Set<UInt64>, of trail: TrailName) {
-    aside[trail.description.nameKey] = numbers.isEmpty ? nil : numbers
+/// The transactions in quarantine, or discarded from it. The target has none of their rows.
+struct AsideTransactions {
+  /// The numbers by trail, without empty sets.
+  private var numbers: [NameKey: Set<UInt64>] = [:]
+
+  var isEmpty: Bool { numbers.isEmpty }
+
+  func contains(_ stamp: VersionStamp) -> Bool { numbers[stamp.origin.nameKey]?.contains(stamp.number) ?? false }
+
+  mutating func set(_ all: Set<UInt64>, of trail: TrailName) {
+    numbers[trail.description.nameKey] = all.isEmpty ? nil : all
   }
 
-  mutating func putAside(_ number: UInt64, of trail: TrailName) {
-    aside[trail.description.nameKey, default: []].insert(number)
+  mutating func insert(_ number: UInt64, of trail: TrailName) {
+    numbers[trail.description.nameKey, default: []].insert(number)
   }
 
-  mutating func bringBack(_ number: UInt64, of trail: TrailName) {
-    aside[trail.description.nameKey]?.remove(number)
-  }
-
-  mutating func discard(_ number: UInt64, of trail: TrailName) {
-    discarded[trail.description.nameKey, default: []].insert(number)
-  }
-
-  func isAside(_ stamp: VersionStamp) -> Bool {
-    if aside.isEmpty, discarded.isEmpty { return false }
-    let key = stamp.origin.nameKey
-    return aside[key]?.contains(stamp.number) == true || discarded[key]?.contains(stamp.number) == true
+  mutating func remove(_ number: UInt64, of trail: TrailName) {
+    var rest = numbers[trail.description.nameKey] ?? []
+    rest.remove(number)
+    set(rest, of: trail)
   }
 }
 
-// Transactions in quarantine: the target has none of their rows, so they make no versions until they are applied.
+// Transactions in quarantine: they make no versions until they are applied.
 extension TwoWay {
+  var aside: AsideTransactions { held.withLock { $0.aside } }
+
   /// Stores which changes of a trail the target lacks.
   func note(_ reach: Reach, of trail: TrailName) {
     hold(trail, through: reach.held)
     note(aside: reach.aside, of: trail)
   }
 
-  /// Stores which transactions of a trail are in quarantine.
-  func note(aside numbers: Set<UInt64>, of trail: TrailName) { held.withLock { $0.note(aside: numbers, of: trail) } }
+  /// Stores which transactions of a trail are in quarantine, or were discarded from it.
+  func note(aside numbers: Set<UInt64>, of trail: TrailName) { held.withLock { $0.aside.set(numbers, of: trail) } }
 
   /// Notes that a transaction goes into quarantine.
-  func putAside(_ number: UInt64, of trail: TrailName) { held.withLock { $0.putAside(number, of: trail) } }
+  func putAside(_ number: UInt64, of trail: TrailName) { held.withLock { $0.aside.insert(number, of: trail) } }
 
   /// Notes that a transaction in quarantine was applied. Called by the apply that has the turn to write.
-  func bringBack(_ number: UInt64, of trail: TrailName) { held.withLock { $0.bringBack(number, of: trail) } }
-
-  /// Notes that the operator discarded a transaction in quarantine: the target never gets its rows.
-  func discard(_ number: UInt64, of trail: TrailName) { held.withLock { $0.discard(number, of: trail) } }
-
-  func isAside(_ stamp: VersionStamp) -> Bool { held.withLock { $0.isAside(stamp) } }
+  func bringBack(_ number: UInt64, of trail: TrailName) { held.withLock { $0.aside.remove(number, of: trail) } }
 }
 
 extension [VersionPlace] {
-  /// Returns these versions without those of transactions in quarantine. The transaction at `place` counts, as it may
-  /// be one that is retried.
+  /// Returns these versions without those of transactions in quarantine or discarded from it. The transaction at
+  /// `place` counts, as it may be one that is retried.
   func counted(by shared: TwoWay, at place: VersionPlace) -> [VersionPlace] {
-    filter { $0.stamp == place.stamp || !shared.isAside($0.stamp) }
+    guard !isEmpty else { return self }
+    let aside = shared.aside
+    return aside.isEmpty ? self : filter { $0.stamp == place.stamp || !aside.contains($0.stamp) }
   }
 }
 

@@ -301,20 +301,6 @@ package final class TwoWay: Sendable {
     applied.withLock { $0[trail.description] = number }
   }
 
-<<<<<<< HEAD
-  struct Reach {
-    /// The id of the trail; nil: nothing of the trail has been applied.
-    var id: TrailID?
-    var number: UInt64 = 0
-    /// The transaction after which the target may lack changes, because of suspended tables or the quarantine. Nil if
-    /// the target lacks no changes.
-    var held: UInt64?
-    /// The transactions in quarantine.
-    var aside: Set<UInt64> = []
-  }
-
-=======
->>>>>>> a86f2444887c4fe97e2d7128f6ce803c0896570d
   /// Stores that the target may lack changes of a trail after transaction `number`; nil: it lacks none.
   func hold(_ trail: TrailName, through number: UInt64?) {
     window.hold(trail, through: number)

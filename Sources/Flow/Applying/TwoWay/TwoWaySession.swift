@@ -538,8 +538,9 @@ final class TwoWaySession<Table: AnyObject> {
   /// Returns a hash of the set of a row's versions, to detect later whether the row has other versions. It leaves out
   /// the versions of the present transaction and of `other`.
   func fingerprint(_ row: RowName, without other: VersionStamp? = nil) throws -> VersionFingerprint {
-    let aside = try shared.window.versions(row).map(\.stamp).filter(shared.isAside)
-    let without = [place.stamp] + (other.map { [$0] } ?? []) + aside
+    let aside = shared.aside
+    var without = [place.stamp] + (other.map { [$0] } ?? [])
+    if !aside.isEmpty { without += try shared.window.versions(row).map(\.stamp).filter(aside.contains) }
     return try shared.window.fingerprint(row, upTo: reached, without: without)
   }
 
