@@ -104,10 +104,11 @@ extension QuarantineLog {
     let (trail, id) = (one.trail.description, one.border.trail.description)
     try state.run("DELETE FROM \(discardedTable) WHERE trail = ? AND trail_id <> ?", [trail, id])
     let columns = Self.discardedColumns.joined(separator: ", ")
-    let last = try state.first(
-      "INSERT INTO \(discardedTable)(\(columns)) VALUES (\(state.marks(Self.discardedColumns.count))) RETURNING id",
-      [trail, id, String(Int64(bitPattern: one.number))]
-    ).flatMap { Int64($0) } ?? 0
+    let last =
+      try state.first(
+        "INSERT INTO \(discardedTable)(\(columns)) VALUES (\(state.marks(Self.discardedColumns.count))) RETURNING id",
+        [trail, id, String(Int64(bitPattern: one.number))]
+      ).flatMap { Int64($0) } ?? 0
     try state.run("DELETE FROM \(discardedTable) WHERE id <= ?", [String(last - Self.discardedMax)])
   }
 
