@@ -121,7 +121,9 @@ demo: setup
 # Most tests wait for something, so four processes run beside each other: the scenarios, which run the debug cairn, the tests
 # of whole replications, those of captures, and all others. The output of the first three follows when the others have ended.
 # What failed is printed at the end once more.
-TEST = $(SWIFT) test --skip-build --disable-xctest --ignore-lock
+# A part that does not end is killed, and the tests are named that it had begun.
+TEST = NO_COLOR=1 timeout --kill-after 10 $(PART_LIMIT) .build/debug/CairnPackageTests.xctest --testing-library swift-testing
+PART_LIMIT = 50m
 APART = Scenario Replicating Capturing
 test: setup
 	$(SWIFT) build --build-tests
@@ -131,10 +133,14 @@ test: setup
 	for part in $(APART); do wait $${process[$$part]} || failed=1; cat .build/$$part.log; done; \
 	if ((failed)); then \
 	  echo "test: failed:"; \
+	  for log in $(APART:%=.build/%.log) .build/others.log; do \
+	    grep -aq '^. Test run with' $$log || { echo "test: $$log did not end:"; Tests/Tools/unfinished.sh $$log; }; \
+	  done; \
 	  grep -a -h -A 12 -e 'recorded an issue' -e 'error: ' $(APART:%=.build/%.log) .build/others.log; exit 1; \
 	fi
 
 soak: export CAIRN_SOAK = 1
+soak: PART_LIMIT = 0
 soak: test
 
 # A build of its own, in which AddressSanitizer watches every access. Its shadow of a thread's stack is kept small: it would

@@ -66,7 +66,7 @@ struct TargetsOwnShapeTests {
   }
 
   @Test(
-    "a table that was renamed at the target waits for its name", arguments: ["ss", "sp", "ps", "pp"],
+    "a table that was renamed at the target waits for its name", arguments: Seeds.half(of: ["ss", "sp", "ps", "pp"]),
     [DDLPolicy.follow, nil])
   func renamed(engines: String, ddl: DDLPolicy?) throws {
     let mesh = try Self.mesh(engines)

@@ -21,6 +21,13 @@ package enum Seeds {
   /// These in a reduced run, and otherwise ones that are drawn.
   package static func drawn(reduced: [UInt64]) -> [UInt64] { isReduced ? reduced : drawn(reduced: 0) }
 
+  /// Half of these in a reduced run, other ones in each run; all of them otherwise.
+  package static func half<T>(of all: [T]) -> [T] {
+    guard isReduced else { return all }
+    let drawn = all.indices.shuffled().prefix((all.count + 1) / 2).sorted()
+    return drawn.map { all[$0] }
+  }
+
   private static func number(_ name: String) -> UInt64? {
     ProcessInfo.processInfo.environment[name].flatMap { UInt64($0) }
   }

@@ -43,7 +43,8 @@ struct BegunAgainTests {
   }
 
   @Test(
-    "what a peer knew of the old trail does not count for the new one", arguments: ["ss", "sp", "ps", "pp"],
+    "what a peer knew of the old trail does not count for the new one",
+    arguments: Seeds.half(of: ["ss", "sp", "ps", "pp"]),
     [true, false])
   func laterWrite(engines: String, isKnown: Bool) throws {
     let mesh = try mesh(engines)
@@ -58,7 +59,9 @@ struct BegunAgainTests {
     try mesh.close()
   }
 
-  @Test("sums count what each node added since a trail was begun again", arguments: ["ss", "sp", "ps", "pp"])
+  @Test(
+    "sums count what each node added since a trail was begun again",
+    arguments: Seeds.half(of: ["ss", "sp", "ps", "pp"]))
   func sums(engines: String) throws {
     let mesh = try mesh(engines, ConflictRules(columns: [2: .delta]))
     try count(mesh, 0)
@@ -69,7 +72,8 @@ struct BegunAgainTests {
     try mesh.close()
   }
 
-  @Test("of three nodes, one hears of the new trail from a peer first", arguments: ["sss", "sps", "psp"])
+  @Test(
+    "of three nodes, one hears of the new trail from a peer first", arguments: Seeds.half(of: ["sss", "sps", "psp"]))
   func heardOf(engines: String) throws {
     let mesh = try mesh(engines)
     try count(mesh, 0)

@@ -20,12 +20,12 @@ struct MeshConvergenceTests {
     ("min", ConflictRules(tracking: .column, columns: [2: .min], deletes: .updateWins)),
   ]
 
-  static var seeds: [UInt64] { Seeds.drawn(reduced: 30) }
+  static var seeds: [UInt64] { Seeds.drawn(reduced: 12) }
 
   static var decidedSeeds: [UInt64] { Seeds.drawn(reduced: [0, 7, 14, 3, 10, 5]) }
 
   /// For families that take long.
-  static var fewSeeds: [UInt64] { Seeds.drawn(reduced: [1, 2, 3]) }
+  static var fewSeeds: [UInt64] { Seeds.half(of: Seeds.drawn(reduced: [1, 2, 3])) }
 
   /// Expects the same rows at all nodes.
   private func expectEqual(_ mesh: Mesh, of tables: [String] = ["item"], _ note: String) throws {

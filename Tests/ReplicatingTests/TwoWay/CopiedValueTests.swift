@@ -117,7 +117,7 @@ struct CopiedValueTests {
     try mesh.close()
   }
 
-  @Test("a copy deletes no row that waits where it is read", arguments: ["ss", "sp", "ps", "pp"])
+  @Test("a copy deletes no row that waits where it is read", arguments: Seeds.half(of: ["ss", "sp", "ps", "pp"]))
   func waitsAtSource(engines: String) throws {
     let mesh = try Mesh(engines, schema: Self.schema)
     let (a, b) = (mesh.nodes[0], mesh.nodes[1])
@@ -143,7 +143,8 @@ struct CopiedValueTests {
   }
 
   @Test(
-    "a copy brings a row that waits to a node that never had it", arguments: ["sss", "sps", "psp", "ppp"],
+    "a copy brings a row that waits to a node that never had it",
+    arguments: Seeds.half(of: ["sss", "sps", "psp", "ppp"]),
     [false, true])
   func waitsAtNewNode(engines: String, isRequested: Bool) throws {
     let mesh = try Mesh(String(engines.prefix(2)), schema: Self.schema)

@@ -6,7 +6,7 @@ import Testing
 struct GhostTests {
   @Test(
     "a row that its transaction deletes again does not wait for a unique value",
-    arguments: ["ss", "sp", "ps", "pp"], [false, true])
+    arguments: Seeds.half(of: ["ss", "sp", "ps", "pp"]), [false, true])
   func ghost(engines: String, isThere: Bool) throws {
     let mesh = try Mesh(
       engines,
@@ -37,7 +37,7 @@ struct GhostTests {
   /// The second row holds a unique value of the first, whose delete waits for the end of the transaction.
   @Test(
     "of two rows with one unique value that their transaction deletes again, none stays",
-    arguments: ["ss", "sp", "ps", "pp"], [false, true])
+    arguments: Seeds.half(of: ["ss", "sp", "ps", "pp"]), [false, true])
   func heldGhost(engines: String, isUpdated: Bool) throws {
     let mesh = try Mesh(
       engines,
@@ -63,7 +63,9 @@ struct GhostTests {
     try mesh.close()
   }
 
-  @Test("a unique value that passes from a deleted row to a new one is no conflict", arguments: ["ss", "sp", "pp"])
+  @Test(
+    "a unique value that passes from a deleted row to a new one is no conflict",
+    arguments: Seeds.half(of: ["ss", "sp", "pp"]))
   func passedOn(engines: String) throws {
     let mesh = try Mesh(
       engines,

@@ -13,7 +13,7 @@ struct TwoWayTests {
   private static let schema = "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, stock INTEGER)"
   private static let all = "SELECT id, name, stock FROM item ORDER BY id"
 
-  @Test("writes at both ends come to the other", arguments: ["ss", "sp", "pp"])
+  @Test("writes at both ends come to the other", arguments: Seeds.half(of: ["ss", "sp", "pp"]))
   func bothWays(engines: String) throws {
     let mesh = try Mesh(engines, schema: Self.schema)
     let (a, b) = (mesh.nodes[0], mesh.nodes[1])
@@ -51,7 +51,8 @@ struct TwoWayTests {
   }
 
   @Test(
-    "of two writes to one row the later one stands at both ends, and the other is kept", arguments: ["ss", "sp", "pp"])
+    "of two writes to one row the later one stands at both ends, and the other is kept",
+    arguments: Seeds.half(of: ["ss", "sp", "pp"]))
   func newest(engines: String) throws {
     let mesh = try Mesh(engines, schema: Self.schema)
     let (a, b) = (mesh.nodes[0], mesh.nodes[1])
@@ -71,7 +72,9 @@ struct TwoWayTests {
     try mesh.close()
   }
 
-  @Test("of two inserts of one key, the delete of the row that won ends both", arguments: ["ss", "sp", "pp", "sss"])
+  @Test(
+    "of two inserts of one key, the delete of the row that won ends both",
+    arguments: Seeds.half(of: ["ss", "sp", "pp", "sss"]))
   func deletedWinner(engines: String) throws {
     let mesh = try Mesh(engines, schema: Self.schema)
     let (a, b) = (mesh.nodes[0], mesh.nodes[1])
@@ -88,7 +91,8 @@ struct TwoWayTests {
   }
 
   @Test(
-    "an apply that shares what was replaced takes no turn, and what it did is known", arguments: ["ss", "sp", "pp"])
+    "an apply that shares what was replaced takes no turn, and what it did is known",
+    arguments: Seeds.half(of: ["ss", "sp", "pp"]))
   func replaced(engines: String) throws {
     let mesh = try Mesh(engines, schema: Self.schema)
     let (a, b) = (mesh.nodes[0], mesh.nodes[1])
@@ -112,7 +116,8 @@ struct TwoWayTests {
   }
 
   @Test(
-    "a row that a transaction changes, deletes and inserts as it was is written by it", arguments: ["ss", "sp", "ps"])
+    "a row that a transaction changes, deletes and inserts as it was is written by it",
+    arguments: Seeds.half(of: ["ss", "sp", "ps"]))
   func insertedAgain(engines: String) throws {
     let mesh = try Mesh(engines, schema: Self.schema)
     let (a, b) = (mesh.nodes[0], mesh.nodes[1])
@@ -131,7 +136,8 @@ struct TwoWayTests {
   }
 
   @Test(
-    "copies of several nodes that did not know each other come to all their rows", arguments: ["ss", "sp", "pp", "spp"])
+    "copies of several nodes that did not know each other come to all their rows",
+    arguments: Seeds.half(of: ["ss", "sp", "pp", "spp"]))
   func copies(engines: String) throws {
     let mesh = try Mesh(
       engines, schema: Self.schema,
@@ -185,7 +191,9 @@ struct TwoWayTests {
     try mesh.close()
   }
 
-  @Test("a row that comes back waits for a unique value that has another one by then", arguments: ["ss", "sp", "pp"])
+  @Test(
+    "a row that comes back waits for a unique value that has another one by then",
+    arguments: Seeds.half(of: ["ss", "sp", "pp"]))
   func backWithoutValue(engines: String) throws {
     let mesh = try Mesh(
       engines,
@@ -394,7 +402,7 @@ struct TwoWayTests {
     try mesh.close()
   }
 
-  @Test("of whole rows the one stands that an expression prefers", arguments: ["sp", "ps", "ss"])
+  @Test("of whole rows the one stands that an expression prefers", arguments: Seeds.half(of: ["sp", "ps", "ss"]))
   func rowExpression(engines: String) throws {
     let mesh = try Mesh(engines, schema: Self.schema) { _, _, _ in
       ConflictRules(rule: .sql("incoming_stock > local_stock"))
@@ -500,7 +508,9 @@ struct TwoWayTests {
     try mesh.close()
   }
 
-  @Test("a row that stays is as it was before the transaction that deleted it", arguments: ["ss", "sp", "ps"])
+  @Test(
+    "a row that stays is as it was before the transaction that deleted it",
+    arguments: Seeds.half(of: ["ss", "sp", "ps"]))
   func keptRow(engines: String) throws {
     let mesh = try Mesh(
       engines,
@@ -602,7 +612,7 @@ struct TwoWayTests {
 
   @Test(
     "an index over part of the rows lets those be that leave it, and those come back that waited",
-    arguments: ["ss", "sp", "pp"])
+    arguments: Seeds.half(of: ["ss", "sp", "pp"]))
   func softDeletes(engines: String) throws {
     let mesh = try Mesh(
       engines,

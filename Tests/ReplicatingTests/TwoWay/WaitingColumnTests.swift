@@ -32,7 +32,8 @@ struct WaitingColumnTests {
   enum Direction: CaseIterable, Sendable { case plain, copied, copiedLater }
 
   @Test(
-    "a waiting row has the default of a column that comes meanwhile", arguments: ["ss", "sp", "ps", "pp"],
+    "a waiting row has the default of a column that comes meanwhile",
+    arguments: Seeds.half(of: ["ss", "sp", "ps", "pp"]),
     Direction.allCases)
   func oneDefault(engines: String, way: Direction) throws {
     let mesh = try Self.mesh(engines)
@@ -51,7 +52,8 @@ struct WaitingColumnTests {
   }
 
   @Test(
-    "a waiting row has one default of a column that both ends add", arguments: ["ss", "sp", "ps", "pp"],
+    "a waiting row has one default of a column that both ends add",
+    arguments: Seeds.half(of: ["ss", "sp", "ps", "pp"]),
     Direction.allCases)
   func bothDefaults(engines: String, way: Direction) throws {
     let mesh = try Self.mesh(engines)
@@ -72,7 +74,7 @@ struct WaitingColumnTests {
 
   @Test(
     "a waiting row has the default of the other end for a column that its end adds without one",
-    arguments: ["ss", "sp", "ps", "pp"], [false, true])
+    arguments: Seeds.half(of: ["ss", "sp", "ps", "pp"]), [false, true])
   func noDefault(engines: String, isFirst: Bool) throws {
     let mesh = try Self.mesh(engines)
     let (with, without) = (mesh.nodes[isFirst ? 0 : 1], mesh.nodes[isFirst ? 1 : 0])
