@@ -55,4 +55,22 @@ import Testing
       #expect(text.contains("run 'cairn copy back' first") == (copyBack != nil), "\(text)")
     }
   }
+
+  @Test(arguments: [ErrorCode.trailDamaged, .checkpointForeign])
+  func `an apply that cannot read another trail names that trail, and tries again`(code: ErrorCode) throws {
+    let own = TrailName(origin: "dev", name: "s")
+    func outcome(_ trail: String?) -> CairnError? {
+      CairnError(code, "it failed", hint: "x", context: trail.map { ["trail": $0] } ?? [:])
+        .ofOtherTrail(than: own, at: "hub") { "/state/\($0)" }
+    }
+    for trail in [nil, "dev.s", "no name"] { #expect(outcome(trail) == nil) }
+    for trail in ["evil.s", "hub.tw"] {
+      let error = try #require(outcome(trail))
+      #expect(error.code == code && error.remedy == .retry && !error.hint.contains("dev.s"))
+      #expect(error.hint.contains(code == .trailDamaged ? "/state/\(trail)" : trail), "\(error.hint)")
+      #expect(!error.hint.contains("cairn copy dev"))
+    }
+    let other = CairnError(.rowMissing, "x", hint: "x", context: ["trail": "evil.s"])
+    #expect(other.ofOtherTrail(than: own, at: "hub") { "\($0)" } == nil)
+  }
 }

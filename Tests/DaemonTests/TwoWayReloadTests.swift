@@ -70,6 +70,34 @@ import Testing
     for apply in running { try node.supervisor.order(.start, apply) }
   }
 
+  @Test func `a trail that begins again at a later segment makes the applies of its databases start again`() throws {
+    let node = try TestNode { Self.mesh($0, ["a", "b", "c"]) }
+    func shared(_ name: String) throws -> TwoWay {
+      let apply = try #require(node.context.configuration.applies.first { $0.database == name })
+      let location = try DatabaseURL("sqlite://\(node.folder)/\(name).db")
+      return try #require(node.context.twoWays.twoWay(for: apply, at: location, in: node.context))
+    }
+    let before = try Self.names.map(shared)
+    for (name, twoWay) in zip(Self.names, before) {
+      let again = try shared(name)
+      #expect(twoWay.isSound && again === twoWay)
+    }
+    let hooks = NetworkHooks(
+      context: node.context, reader: { _, _ in nil }, worker: .init(.receive, ""),
+      plan: { RetentionPlan(.init(), trails: [], readers: [], isPaused: false, now: 0) }
+    ).hooks
+    hooks.restarted(TrailName(origin: "other", name: "x"))
+    #expect(before.allSatisfy { $0.isSound })
+    hooks.restarted(TrailName(origin: "hq", name: "a"))
+    for (name, twoWay) in zip(Self.names, before) {
+      #expect(!twoWay.isSound)
+      let error = #expect(throws: CairnError.self) { try twoWay.enter(StopSignal()) }
+      #expect(error?.code == .busy && error?.remedy == .retry)
+      let again = try shared(name)
+      #expect(again !== twoWay)
+    }
+  }
+
   @Test func `a reload that adds a database, or changes a rule, leaves no apply with what was before`() throws {
     let node = try TestNode { Self.mesh($0, ["a", "b"]) }
     let (a, b) = (try make(node, "a"), try make(node, "b"))

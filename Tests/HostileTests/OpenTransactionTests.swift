@@ -44,10 +44,10 @@ struct OpenTransactionTests {
   @Test func `the number of a transaction's records is bounded by its stored bytes`() throws {
     var records = HostileRecords()
     records.begin(1)
-    for _ in 0..<100 { records.add(RecordKind.marker) { $0.append(0) } }
+    for _ in 0..<100 { records.marker("") }
     let place = Position(segment: 1, offset: 0)
     func scan(_ most: UInt64) throws {
-      var scan = RecordScan(TransactionTracker(lastNumber: 0))
+      var scan = RecordScan(SegmentRecords(TransactionTracker(lastNumber: 0)))
       try records.bytes.withUnsafeBytes { try scan.follow($0, at: place, [], recordsMax: most) }
     }
     try scan(101)

@@ -114,6 +114,11 @@ final class ApplyWorker: Worker {
       try ApplyRun(location, trail: trail, folder: folder, options: options)
         .run(stop: stop, drain: stop, progress: progress)
     } catch let error as CairnError {
+      if options.twoWay != nil,
+        let other = error.ofOtherTrail(than: trail, at: context.node, folder: { context.folder(of: $0) })
+      {
+        throw other
+      }
       throw error.hinted(
         for: name, trail: folder, isReceived: trail.origin != context.node,
         copyBack: context.configuration.copyBack(of: apply)

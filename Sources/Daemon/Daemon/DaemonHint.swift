@@ -29,4 +29,27 @@ extension CairnError {
     return CairnError(
       code, message, hint: next ?? CopyHint.ofDaemon(hint, apply: apply), remedy: remedy, context: context)
   }
+
+  /// Returns the error of an apply that could not read another trail than its own, to resolve a row that both wrote.
+  /// Nil for any other error.
+  ///
+  /// The apply tries again, since only the other trail has to be mended.
+  ///
+  /// - Parameter folder: Returns the folder of a trail.
+  func ofOtherTrail(than trail: TrailName, at node: String, folder: (TrailName) -> String) -> CairnError? {
+    guard let other = context["trail"].flatMap({ TrailName($0) }), other != trail else { return nil }
+    let hint: String
+    switch code {
+    case .checkpointForeign:
+      hint = "nothing to do: the applies to this database start again, and leave out what trail \(other) does not have"
+    case .trailDamaged:
+      let next =
+        other.origin == node
+        ? TrailHint.newTrail(folder(other), copyBack: nil)
+        : "stop this daemon, remove \(folder(other)), and start it again: the pump fetches the trail again"
+      hint = "this apply goes on by itself when trail \(other) can be read again: \(next)"
+    default: return nil
+    }
+    return CairnError(code, message, hint: hint, remedy: .retry, context: context)
+  }
 }

@@ -70,6 +70,7 @@ struct NetworkHooks {
     }
     hooks.restarted = { trail in
       context.tell(worker, "starting the copy of trail \(trail) again: its node deleted the segments in between")
+      context.twoWays.noteRestarted(trail)
       for apply in context.configuration.applies where apply.trail == trail.description {
         context.restart(.init(.apply, apply.name))
       }

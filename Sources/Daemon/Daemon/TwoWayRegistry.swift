@@ -49,6 +49,12 @@ final class TwoWayRegistry: Sendable {
     }
   }
 
+  /// Makes all applies of each two-way database that has a trail start again, without what they have read of the trail.
+  /// Call it after its copy was begun again at a later segment.
+  func noteRestarted(_ trail: TrailName) {
+    known.withLock { known in for entry in known.values { entry.twoWay.window.noteRestarted(trail) } }
+  }
+
   // The smallest size of the version window, in versions, that the status reports.
   private static let manyVersions = 100_000
 

@@ -79,8 +79,8 @@ extension Database {
   /// The maximum number of rows of each of Cairn's own tables that Cairn reads into memory.
   private static let ownRowsMax = [
     ("cairn_checkpoint", 100_000), ("cairn_table", 100_000), ("cairn_origin", 100_000), ("cairn_returned", 20_000),
-    ("cairn_candidate", 1_000_000), ("cairn_quarantine", 1_000_000), ("cairn_layout", 100_000),
-    ("cairn_unhooked", 100_000), ("cairn_control", 100_000),
+    ("cairn_candidate", 1_000_000), ("cairn_quarantine", 1_000_000), ("cairn_discarded", 20_000),
+    ("cairn_layout", 100_000), ("cairn_unhooked", 100_000), ("cairn_control", 100_000),
   ]
   private static let ownBytesMax = 256 << 20
 

@@ -58,7 +58,7 @@ package struct SQLiteTable: Sendable {
   /// reserved.
   package static let ownNames = captureNames.union([
     "cairn_checkpoint", "cairn_table", "cairn_origin", "cairn_conflict", "cairn_candidate", "cairn_decision",
-    "cairn_quarantine", "cairn_returned", "cairn_snapshot",
+    "cairn_quarantine", "cairn_discarded", "cairn_returned", "cairn_snapshot",
   ])
 }
 

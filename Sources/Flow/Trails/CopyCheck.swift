@@ -14,7 +14,7 @@ struct CopyCheck {
   init(_ header: SegmentHeader) {
     segment = header.number
     place = .init(fileOffset: header.length, contentOffset: 0, chain: header.chain)
-    scan = RecordScan(TransactionTracker(lastNumber: header.firstTransaction - 1))
+    scan = RecordScan(SegmentRecords(TransactionTracker(lastNumber: header.firstTransaction - 1)))
     border = (place, header.firstTransaction - 1)
   }
 
@@ -24,12 +24,12 @@ struct CopyCheck {
   init(_ end: Recovery.End, border: LiveSegment.Place, lastNumber: UInt64) {
     segment = end.segment
     place = end.place
-    scan = RecordScan(end.transactions, lastSchemaID: end.lastSchemaID, schemaBytes: end.schemaBytes)
+    scan = RecordScan(end.records)
     self.border = (border, lastNumber)
     isSealed = end.isSealed
   }
 
-  var lastNumber: UInt64 { scan.transactions.lastNumber }
+  var lastNumber: UInt64 { scan.records.transactions.lastNumber }
 
   /// Checks the whole blocks in `bytes`, up to the end of the segment.
   ///
@@ -58,9 +58,7 @@ struct CopyCheck {
       contentBytes: place.contentOffset - border.place.contentOffset + UInt64(content.count),
       storedBytes: place.fileOffset - border.place.fileOffset + UInt64(block.size))
     try size.check(at: at)
-    var next = scan
-    try next.follow(content, at: at, header.flags, recordsMax: size.recordsMax)
-    scan = next
+    try scan.follow(content, at: at, header.flags, recordsMax: size.recordsMax)
     place = .init(
       fileOffset: place.fileOffset + UInt64(block.size), contentOffset: place.contentOffset + UInt64(content.count),
       chain: opened.chain)

@@ -17,13 +17,10 @@ struct Recovery {
   struct End {
     var segment: UInt64
     var place: LiveSegment.Place
-    var transactions: TransactionTracker
+    var records: SegmentRecords
     var lastHeader: TransactionHeader?
-    var lastSchemaID: UInt64
-    /// The memory for the schemas of the segment, in bytes.
-    var schemaBytes: Int
     var isSealed: Bool
-    var lastNumber: UInt64 { transactions.lastNumber }
+    var lastNumber: UInt64 { records.transactions.lastNumber }
   }
 
   let folder: TrailFolder
@@ -135,8 +132,7 @@ struct Recovery {
     End(
       segment: cursor.number,
       place: .init(fileOffset: cursor.fileOffset, contentOffset: cursor.contentEnd, chain: cursor.chainAtEnd()),
-      transactions: cursor.transactions, lastHeader: cursor.transactions.lastHeader, lastSchemaID: cursor.lastSchemaID,
-      schemaBytes: cursor.schemaBytes, isSealed: cursor.isSealed)
+      records: cursor.rules, lastHeader: cursor.transactions.lastHeader, isSealed: cursor.isSealed)
   }
 
   private mutating func cutAndSync(_ cursor: SegmentCursor, start: UInt64, end: End, size: UInt64) throws {

@@ -9,13 +9,9 @@ final class SegmentCursor {
   let file: File
   private(set) var fileOffset: UInt64
   private var flags: BlockHeader.Flags = []
-  private(set) var transactions: TransactionTracker
+  /// The state after the last returned record.
+  private(set) var rules: SegmentRecords
   private(set) var schemas: [UInt64: TableSchema] = [:]
-  /// The number of columns in each schema of the segment; the index is the id of the schema minus one.
-  private var columnCounts: [Int] = []
-  private(set) var lastSchemaID: UInt64 = 0
-  /// The memory for `schemas`, in bytes.
-  private(set) var schemaBytes = 0
   /// The offset of the last returned record in the segment's unpacked content.
   private(set) var recordOffset: UInt64 = 0
   /// The offset after the last returned commit record in the segment's unpacked content.
@@ -52,10 +48,13 @@ final class SegmentCursor {
     fileOffset = header.length
     chain = header.chain
     knownCommitChain = chain
-    transactions = TransactionTracker(lastNumber: header.firstTransaction - 1, lastHeader: lastHeader)
+    rules = SegmentRecords(TransactionTracker(lastNumber: header.firstTransaction - 1, lastHeader: lastHeader))
   }
 
   var number: UInt64 { header.number }
+  var transactions: TransactionTracker { rules.transactions }
+  /// The memory for `schemas`, in bytes.
+  var schemaBytes: Int { rules.schemaBytes }
   var isSealed: Bool { flags.contains(.seal) }
   /// Whether the loaded block ends between two transactions.
   var isAtBorder: Bool { !flags.isDisjoint(with: [.border, .seal]) }
@@ -118,78 +117,27 @@ final class SegmentCursor {
       let decoded: Record?
       do {
         let kind = try records.readByte()
-        let payload = try records.readCounted()
-        guard RecordKind.isReadable(kind) else {
-          throw fault(.version, recordOffset, "record kind \(kind) is unknown")
-        }
-        decoded = try Record.decode(kind: kind, payload, room: TableSchema.memoryMax - schemaBytes)
+        decoded = try rules.follow(kind, try records.readCounted())
       } catch let error as DecodingError {
         throw fault(.content, recordOffset, "record: \(error.problem)")
+      } catch let error as SegmentRecords.Fault {
+        throw fault(error.kind, recordOffset, error.problem)
       }
-      guard let record = decoded else {
-        if let problem = transactions.followOther() { throw fault(.content, recordOffset, problem) }
-        continue
-      }
-      if let problem = transactions.follow(record) { throw fault(.content, recordOffset, problem) }
+      guard let record = decoded else { continue }
       switch record {
       case .commit:
         commitOffset = contentStart + UInt64(records.offset)
         knownCommitChain = nil
-      case .schema(let id, let schema):
-        guard id == lastSchemaID + 1 else {
-          throw fault(.content, recordOffset, "schema id \(id) follows \(lastSchemaID)")
-        }
-        schemas[id] = schema
-        columnCounts.append(schema.columns.count)
-        lastSchemaID = id
-        schemaBytes += schema.memoryBytes
-      case .change(let change): try check(change)
-      case .refreshRow(let id, let image): try check(image, id)
-      case .waitingRow(let row): try check(row.image, row.schemaID)
-      case .refresh(let refresh):
-        for bound in refresh.bounds { try check(bound.count, refresh.schemaID, "a key") }
+      case .schema(let id, let schema): schemas[id] = schema
       default: break
       }
       return record
     }
-    guard !isAtBorder || !transactions.isOpen else {
+    guard !isAtBorder || !rules.transactions.isOpen else {
       throw fault(.content, contentEnd, "a border block ends inside of a transaction")
     }
     if share.isTaken { leaveContent() }
     return nil
-  }
-
-  // Readers find the values of a row or a key by column. So each image and key must have as many values as its table
-  // has columns.
-
-  private func check(_ change: ChangeView) throws {
-    let isLacking =
-      switch change.operation {
-      case .insert, .update: change.after == nil
-      case .delete: change.before == nil
-      case .truncate: false
-      }
-    if isLacking { throw fault(.content, recordOffset, "a change has no image of its row") }
-    if let before = change.before { try check(before, change.schemaID) }
-    if let after = change.after { try check(after, change.schemaID) }
-  }
-
-  private func check(_ image: ImageView, _ id: UInt64) throws {
-    let count: Int
-    do { count = try image.columnCount() } catch let error as DecodingError {
-      throw fault(.content, recordOffset, "a value of the record cannot be decoded: \(error.problem)")
-    }
-    try check(count, id, "an image")
-  }
-
-  private func check(_ count: Int, _ id: UInt64, _ what: String) throws {
-    guard id > 0, id <= lastSchemaID else {
-      throw fault(.content, recordOffset, "schema \(id) is not in the segment")
-    }
-    let expected = columnCounts[Int(id) - 1]
-    guard count == expected else {
-      throw fault(.content, recordOffset, "\(what) has \(count) columns, its table has \(expected)")
-    }
   }
 
   /// Frees the memory of a block of more than 1 MiB, because all its records have been read.

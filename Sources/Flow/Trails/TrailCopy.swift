@@ -165,6 +165,8 @@ package final class TrailCopy {
 extension TrailCopy {
   private func add(_ bytes: UnsafeRawBufferPointer, _ sender: String) throws -> Int {
     guard let segment, var next = check else { return 0 }
+    // There is only one instance of the check, so that no list in it is copied.
+    check = nil
     var taken = 0
     var fault: (any Error)?
     do {
@@ -172,10 +174,11 @@ extension TrailCopy {
         try next.follow(bytes, opener, hasher, taken: &taken)
       }
     } catch { fault = error }
+    let (place, isSealed) = (next.place, next.isSealed)
+    check = next
     if taken > 0 {
-      try writing { try segment.append(UnsafeRawBufferPointer(rebasing: bytes[..<taken]), to: next.place) }
-      check = next
-      if next.isSealed { try seal(segment) }
+      try writing { try segment.append(UnsafeRawBufferPointer(rebasing: bytes[..<taken]), to: place) }
+      if isSealed { try seal(segment) }
     }
     if let fault { throw folder.unfit(fault) }
     return taken

@@ -82,7 +82,7 @@ package final class TrailWriter {
       (lastSchemaID, schemaBytes) = (0, 0)
     } else {
       segment = try LiveSegment(folder, end, allocateBytes: options.allocateBytes)
-      (lastSchemaID, schemaBytes) = (end.lastSchemaID, end.schemaBytes)
+      (lastSchemaID, schemaBytes) = (end.records.lastSchemaID, end.records.schemaBytes)
     }
     newest = newest.moved(to: segment, lastTransaction: end.lastNumber)
     mark = newest

@@ -2,7 +2,8 @@ import Changes
 import SystemKit
 
 /// Reads single transactions of a trail by their positions, in any order. The first read of a segment checks all of it;
-/// later reads need only some blocks. One thread uses a lookup.
+/// later reads need only some blocks. A fault after a transaction does not keep it from being read. One thread uses a
+/// lookup.
 ///
 ///     let lookup = TransactionLookup(folder: folder)
 ///     try lookup.read(at: position) { record, schema in print(record) }
@@ -12,7 +13,7 @@ package final class TransactionLookup {
     var schemas: [UInt64: TableSchema] = [:]
     /// The memory for `schemas`, in bytes.
     var schemaBytes = 0
-    /// The offset after the last block in the segment's unpacked content.
+    /// The offset in the segment's unpacked content up to which transactions can be read.
     var end: UInt64 = 0
     var cursor: SegmentCursor?
     var use = 0
@@ -58,27 +59,40 @@ package final class TransactionLookup {
     var segment = segments[place.segment] ?? Segment()
     segment.use = useCount
     if segment.blocks.isEmpty || place.offset >= segment.end {
-      let (_, mark) = try folder.openMark()
-      guard place.segment <= mark.segment else { throw nothing(at: place) }
-      let cursor: SegmentCursor
-      do { cursor = try segment.cursor ?? SegmentCursor(folder, place.segment) } catch let error
-        as FileError
-        where error.isMissing
-      { throw try folder.missingSegment(place.segment) }
-      let limit = try mark.segment == place.segment ? mark.fileOffset : cursor.file.size
+      // After an error, the cursor cannot be used.
+      segments[place.segment] = nil
+      try learn(&segment, through: place)
+    }
+    segments[place.segment] = segment
+    while hasTooManySegments, let oldest = segments.min(by: { $0.value.use < $1.value.use })?.key {
+      segments[oldest] = nil
+    }
+  }
+
+  /// Reads the blocks of a segment that are not known yet. Stops without an error at a fault after the transaction at
+  /// `place`, as that transaction can be read.
+  private func learn(_ segment: inout Segment, through place: Position) throws {
+    let (_, mark) = try folder.openMark()
+    guard place.segment <= mark.segment else { throw nothing(at: place) }
+    if segment.cursor == nil { segment.blocks = [] }
+    let cursor: SegmentCursor
+    do { cursor = try segment.cursor ?? SegmentCursor(folder, place.segment) } catch let error
+      as FileError
+      where error.isMissing
+    { throw try folder.missingSegment(place.segment) }
+    let limit = try mark.segment == place.segment ? mark.fileOffset : cursor.file.size
+    var isFaulty = false
+    do {
       while !cursor.isSealed, cursor.fileOffset < limit {
         segment.blocks.append((cursor.contentEnd, cursor.fileOffset))
         Pulse.beat()
         try cursor.loadBlock(limit: limit)
         while try cursor.nextRecord() != nil {}
       }
-      (segment.schemas, segment.schemaBytes, segment.end) = (cursor.schemas, cursor.schemaBytes, cursor.contentEnd)
-      segment.cursor = cursor.isSealed ? nil : cursor
-    }
-    segments[place.segment] = segment
-    while hasTooManySegments, let oldest = segments.min(by: { $0.value.use < $1.value.use })?.key {
-      segments[oldest] = nil
-    }
+    } catch is SegmentFault where cursor.commitOffset > place.offset { isFaulty = true }
+    (segment.schemas, segment.schemaBytes) = (cursor.schemas, cursor.schemaBytes)
+    segment.end = isFaulty ? cursor.commitOffset : cursor.contentEnd
+    segment.cursor = cursor.isSealed || isFaulty ? nil : cursor
   }
 
   private var hasTooManySegments: Bool {
@@ -93,7 +107,11 @@ package final class TransactionLookup {
     _ place: Position, _ segment: Segment, _ body: (Record, TableSchema?) throws -> Void
   ) throws {
     defer { blocks.release() }
-    let file = try File(folder.segmentPath(place.segment), .read)
+    let file: File
+    do throws(FileError) { file = try File(folder.segmentPath(place.segment), .read) } catch {
+      guard error.isMissing else { throw error }
+      throw try folder.missingSegment(place.segment)
+    }
     var index = (segment.blocks.partitioningIndex { $0.content > place.offset }) - 1
     guard index >= 0, place.offset < segment.end else { throw nothing(at: place) }
     var skipped = Int(place.offset - segment.blocks[index].content)

@@ -74,7 +74,10 @@ struct TrailScan {
     }
     while number < last, let record = try reader.next() {
       switch record {
-      case .begin(let header): part = Part(header: header, begin: reader.position)
+      case .begin(let header):
+        // The segments with the transactions before it were removed.
+        guard header.number <= last else { return count }
+        part = Part(header: header, begin: reader.position)
       case .progress(let position, _): part?.header.sourcePosition = position
       case .change(let change) where change.operation != .truncate: try reader.decoding { try take(change) }
       case .refreshRow(let id, let image):

@@ -31,7 +31,7 @@ package final class UnstableVersions: Sendable {
     var reach = OwnReach(number: 0, sourcePosition: [], position: .start)
     var wholeTables = WholeTables()
     var columnSteps = ColumnSteps()
-    /// The trail that was replaced by a new trail since the window read it; nil if there is none.
+    /// The trail that was replaced, or whose segments were removed, since the window read it; nil if there is none.
     var begunAgain: TrailName?
   }
 
@@ -63,13 +63,20 @@ package final class UnstableVersions: Sendable {
   /// Returns the id of the trail with this name; nil if it is unknown.
   package func id(of trail: String) -> TrailID? { state.withLock { $0.index.id(of: trail) } }
 
-  /// Throws `busy` if a trail that the window has read was replaced by a new trail.
+  /// Throws `busy` if a trail that the window has read was replaced by a new trail, or if its segments were removed.
   package func check() throws(CairnError) {
     guard let trail = state.withLock({ $0.begunAgain }) else { return }
     throw CairnError(
-      .busy, "trail \(trail) was replaced by a new one since the applies to this database started",
+      .busy, "trail \(trail) was replaced, or its copy begun again, since the applies to this database started",
       hint: "nothing to do: the applies start again by themselves", remedy: .retry,
       context: ["trail": trail.description])
+  }
+
+  /// Notes that segments of a trail were removed, from which the window may have versions. Each later ``check()`` throws.
+  package func noteRestarted(_ trail: TrailName) {
+    state.withLock { state in
+      if trail == own || state.folders[trail] != nil { state.begunAgain = trail }
+    }
   }
 
   /// Returns, for each trail, by name, the last transaction that the author of a transaction knew. Header entries

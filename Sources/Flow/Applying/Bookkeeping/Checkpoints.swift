@@ -89,12 +89,14 @@ package struct Checkpoints {
   ) throws -> TwoWay.Reach? {
     guard let stored = try checkpoint(of: trail) else { return nil }
     let id = stored.checkpoint.trail
-    let quarantine = Quarantine(try QuarantineLog(state).list(), of: trail, id)
+    let log = QuarantineLog(state)
+    let quarantine = Quarantine(try log.list(), of: trail, id)
     let suspended = try suspended(id)
     let held = suspended.map(\.table.number) + [quarantine.heldThrough].compactMap { $0 }
     let names = suspended.compactMap { one in one.name.map { ($0, one.table.number) } }
     return .init(
-      id: id, number: stored.number, held: held.min(), suspended: Dictionary(names, uniquingKeysWith: max))
+      id: id, number: stored.number, held: held.min(), suspended: Dictionary(names, uniquingKeysWith: max),
+      aside: quarantine.numbers.union(try log.discarded(of: trail, id)))
   }
 
   func forget(_ trail: TrailName) throws {

@@ -72,9 +72,53 @@ package struct QuarantineLog {
   func remove(_ id: Int64) throws { try state.run("DELETE FROM \(table) WHERE id = ?", [String(id)]) }
 
   func forget(_ trail: TrailName?) throws {
-    guard try isInstalled() else { return }
-    guard let trail else { return _ = try state.run("DELETE FROM \(table)") }
-    try state.run("DELETE FROM \(table) WHERE trail = ?", [trail.description])
+    for name in [Self.name, Self.discardedName] where try state.hasTable(name) {
+      guard let trail else {
+        try state.run("DELETE FROM \(state.table(name))")
+        continue
+      }
+      try state.run("DELETE FROM \(state.table(name)) WHERE trail = ?", [trail.description])
+    }
+  }
+}
+
+// Discarded transactions: in a two-way database they make no versions of rows, also after a restart of its applies.
+// `cairn_discarded` (SQLite) or `cairn.discarded` (PostgreSQL) has their numbers.
+extension QuarantineLog {
+  private static let discardedName = "discarded"
+  private static let discardedColumns = ["trail", "trail_id", "number"]
+  /// The maximum number of discarded transactions that the target stores. Versions of older ones are in no window.
+  static let discardedMax: Int64 = 10_000
+
+  private var discardedTable: String { state.table(Self.discardedName) }
+
+  /// Removes a transaction from quarantine and stores that the target never gets its rows, in the caller's transaction.
+  func discard(_ one: QuarantinedTransaction) throws {
+    if try !state.hasTable(Self.discardedName) {
+      try state.lockForInstall()
+      if try !state.hasTable(Self.discardedName) {
+        try state.create(Self.discardedName, isNeverUsedAgain: true, Self.discardedColumns, numbers: ["number"])
+      }
+    }
+    try remove(one.id)
+    let (trail, id) = (one.trail.description, one.border.trail.description)
+    try state.run("DELETE FROM \(discardedTable) WHERE trail = ? AND trail_id <> ?", [trail, id])
+    let columns = Self.discardedColumns.joined(separator: ", ")
+    let last =
+      try state.first(
+        "INSERT INTO \(discardedTable)(\(columns)) VALUES (\(state.marks(Self.discardedColumns.count))) RETURNING id",
+        [trail, id, String(Int64(bitPattern: one.number))]
+      ).flatMap { Int64($0) } ?? 0
+    try state.run("DELETE FROM \(discardedTable) WHERE id <= ?", [String(last - Self.discardedMax)])
+  }
+
+  /// Returns the numbers of a trail's discarded transactions.
+  func discarded(of trail: TrailName, _ id: TrailID) throws -> Set<UInt64> {
+    guard try state.hasTable(Self.discardedName) else { return [] }
+    let rows = try state.rows(
+      "SELECT number FROM \(discardedTable) WHERE trail = ? AND trail_id = ? LIMIT \(Self.discardedMax)",
+      [trail.description, id.description])
+    return Set(rows.compactMap { $0[0].flatMap { Int64($0) }.flatMap(NumberBounds.number) })
   }
 }
 

@@ -16,6 +16,7 @@ extension PostgresReplay {
     try sink.settle()
     one.id = try QuarantineLog(connection).append(one)
     shelf.add(one)
+    desk?.shared.putAside(one.number, of: name)
     progress.note(one.notice)
     return true
   }
@@ -23,7 +24,9 @@ extension PostgresReplay {
 
 extension PostgresApply {
   func loadQuarantine(_ replay: PostgresReplay) throws {
-    shelf.load(try QuarantineLog(replay.connection).list(), of: replay.reader.id)
+    let (log, id) = (QuarantineLog(replay.connection), replay.reader.id)
+    shelf.load(try log.list(), of: id)
+    if let desk { desk.shared.note(aside: shelf.quarantine.numbers.union(try log.discarded(of: name, id)), of: name) }
     let count = shelf.count
     progress.update { $0.quarantined = count }
   }
@@ -46,7 +49,7 @@ extension PostgresApply {
     let log = QuarantineLog(connection)
     forget()
     switch step {
-    case .forget(let one): try log.remove(one.id)
+    case .forget(let one): try connection.transaction { try log.discard(one) }
     case .hold(var one, let holder):
       one.wait(for: holder)
       try log.save(one)
@@ -77,6 +80,7 @@ extension PostgresApply {
           .trailDamaged, "trail \(name) does not have transaction \(one.number), which is in quarantine",
           hint: "run 'cairn trail verify \(name)'")
       }
+      desk?.shared.bringBack(one.number, of: name)
       replay.abandon()
       return true
     } catch {

@@ -66,6 +66,8 @@ struct Quarantine {
 
   func contains(_ number: UInt64) -> Bool { transactions.contains { $0.number == number } }
 
+  var numbers: Set<UInt64> { Set(transactions.map(\.number)) }
+
   /// Returns the first quarantined transaction before `number` on which the given changes depend.
   func holder(of writeSet: WriteSet, number: UInt64) -> QuarantinedTransaction? {
     guard writeSet.depends(on: self.writeSet) else { return nil }

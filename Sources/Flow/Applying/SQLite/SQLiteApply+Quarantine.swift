@@ -13,6 +13,7 @@ extension SQLiteReplay {
     guard var one = look else { return false }
     one.id = try QuarantineLog(database).append(one)
     shelf.add(one)
+    desk?.shared.putAside(one.number, of: file.trail)
     file.progress.note(one.notice)
     return true
   }
@@ -23,6 +24,10 @@ extension SQLiteApply {
 
   func loadQuarantine() throws {
     shelf.load(try log.list(), of: replay.reader.id)
+    if let desk {
+      let discarded = try log.discarded(of: name, replay.reader.id)
+      desk.shared.note(aside: shelf.quarantine.numbers.union(discarded), of: name)
+    }
     let count = shelf.count
     progress.update { $0.quarantined = count }
   }
@@ -45,7 +50,7 @@ extension SQLiteApply {
       return false
     }
     switch step {
-    case .forget(let one): try inTransaction(stop) { try log.remove(one.id) }
+    case .forget(let one): try inTransaction(stop) { try log.discard(one) }
     case .hold(var one, let holder):
       one.wait(for: holder)
       try inTransaction(stop) { try log.save(one) }
@@ -89,6 +94,7 @@ extension SQLiteApply {
       }
       try target.state.checkpoints.check(name, at: checkpoint)
       try target.commit()
+      desk?.shared.bringBack(one.number, of: name)
       noteAdopted(replay)
       try desk?.shared.window.commit(name)
       self.replay.tables.forgetShapes()

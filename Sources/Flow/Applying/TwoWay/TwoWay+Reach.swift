@@ -15,6 +15,8 @@ extension TwoWay {
     /// The value is the last transaction that the table has as a whole. Leaves out tables that the trail has renamed
     /// since.
     var suspended: [NameKey: UInt64] = [:]
+    /// The transactions in quarantine, or discarded from it.
+    var aside: Set<UInt64> = []
   }
 
   var engine: Engine { if case .journal = local { .sqlite } else { .postgres } }

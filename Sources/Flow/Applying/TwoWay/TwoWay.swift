@@ -141,7 +141,7 @@ package final class TwoWay: Sendable {
         let isOther = reach.id.flatMap { known in ids[trail].map { $0 != known } } ?? false
         return (trail: trail, reach: isOther ? Reach() : reach)
       }
-      for (trail, reach) in reached { hold(trail, through: reach.held) }
+      for (trail, reach) in reached { note(reach, of: trail) }
       func readPeers(again: Bool) throws {
         for (trail, reach) in reached {
           let admitted = admittedRows(of: trail.description)

@@ -359,7 +359,8 @@ final class TwoWaySession<Table: AnyObject> {
   private func need(_ parent: RowNames.Parent) throws -> Bool {
     try watch([parent.name])
     try shared.window.note(parent.reference, place)
-    return try !shared.window.concurrent(parent.name, with: place.stamp, seen: seen).isEmpty
+    return try !shared.window.concurrent(parent.name, with: place.stamp, seen: seen).counted(by: shared, at: place)
+      .isEmpty
   }
 
   private func needRows(_ schema: TableSchema, _ change: ChangeView) throws {
@@ -455,16 +456,16 @@ final class TwoWaySession<Table: AnyObject> {
       try shared.window.note(copied, place)
       return .replaced
     }
-    let copies = try shared.window.concurrent(copied, with: place.stamp, seen: seen)
+    let copies = try shared.window.concurrent(copied, with: place.stamp, seen: seen).counted(by: shared, at: place)
     try shared.window.note(copied, place)
     if try copies.contains(where: { try $0.stamp > place.stamp && made(row, at: $0, isCopied: true) }) { return .kept }
-    let versions = try shared.window.concurrent(row.name, with: place.stamp, seen: seen)
+    let versions = try shared.window.concurrent(row.name, with: place.stamp, seen: seen).counted(by: shared, at: place)
       .filter { try made(row, at: $0, isCopied: false) }.flatMap { try readVersions(row.name, at: $0) }
     return versions.isEmpty ? .replaced : .changed(versions.filter { row.isSameKey(names.key(of: $0)) })
   }
 
   private func isConcurrent(_ row: KeyedRow) throws -> Bool {
-    try shared.window.concurrent(row.name, with: place.stamp, seen: seen).contains {
+    try shared.window.concurrent(row.name, with: place.stamp, seen: seen).counted(by: shared, at: place).contains {
       // A transaction that inserted the row and deleted it again made no version of it.
       try made(row, at: $0, isCopied: false) && !readVersions(row.name, at: $0).isEmpty
     }
@@ -513,7 +514,7 @@ final class TwoWaySession<Table: AnyObject> {
     try watch([row.name])
     if isContested, shared.mayWait(row, at: trail, seen: seen) { return true }
     return try isConcurrent(row)
-      || shared.window.concurrent(copied, with: place.stamp, seen: seen).contains {
+      || shared.window.concurrent(copied, with: place.stamp, seen: seen).counted(by: shared, at: place).contains {
         try made(row, at: $0, isCopied: true)
       }
   }
@@ -528,15 +529,19 @@ final class TwoWaySession<Table: AnyObject> {
 
   /// Returns the transactions that made the versions of a row, in the order of their stamps.
   ///
-  /// Leaves out versions of a group that was rolled back.
+  /// Leaves out versions of a group that was rolled back, and of transactions in quarantine.
   func places(_ row: RowName) throws -> [VersionPlace] {
     try shared.window.versions(row).filter { $0.stamp.number <= reached[$0.stamp.origin] ?? .max }
+      .counted(by: shared, at: place)
   }
 
   /// Returns a hash of the set of a row's versions, to detect later whether the row has other versions. It leaves out
   /// the versions of the present transaction and of `other`.
   func fingerprint(_ row: RowName, without other: VersionStamp? = nil) throws -> VersionFingerprint {
-    try shared.window.fingerprint(row, upTo: reached, without: [place.stamp] + (other.map { [$0] } ?? []))
+    let aside = shared.aside
+    var without = [place.stamp] + (other.map { [$0] } ?? [])
+    if !aside.isEmpty { without += try shared.window.versions(row).map(\.stamp).filter(aside.contains) }
+    return try shared.window.fingerprint(row, upTo: reached, without: without)
   }
 
   func read(_ row: RowName, _ place: VersionPlace) throws -> [StoredVersion] { try readVersions(row, at: place) }
