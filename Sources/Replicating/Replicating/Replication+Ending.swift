@@ -15,7 +15,7 @@ extension Replication {
   /// Two-way: runs an apply. An error after the drain signal, such as a suspended table, does not stop the opposite
   /// apply, which goes on to the end of its trail.
   func finishing(_ apply: () throws -> Void) throws {
-    do { try apply() } catch where drainSignal.isSet { note(error) }
+    do { try apply() } catch  where drainSignal.isSet { note(error) }
   }
 
   /// Keeps an error, if it is the first one, until all workers have ended.
