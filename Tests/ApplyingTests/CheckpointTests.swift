@@ -2,6 +2,7 @@ import Applying
 import Changes
 import SQLiteKit
 import SystemKit
+import TestServers
 import Testing
 
 /// Invariant 4: the checkpoint moves with the rows, once.

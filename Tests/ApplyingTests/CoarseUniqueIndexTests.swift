@@ -1,6 +1,7 @@
 import Changes
 import SQLiteKit
 import SystemKit
+import TestServers
 import Testing
 @testable import Applying
 

@@ -4,6 +4,7 @@ import Conflicts
 import Mapping
 import PostgresKit
 import SQLiteKit
+import TestServers
 import Testing
 
 /// A record of table `item`, of the row that `settled` is.

@@ -2,6 +2,7 @@ import Applying
 import Changes
 import Mapping
 import SQLiteKit
+import TestServers
 import Testing
 
 /// A table waits exactly at the place of its change: rows of the old shape before it are applied, whatever their group.

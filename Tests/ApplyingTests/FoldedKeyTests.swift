@@ -1,4 +1,5 @@
 import Changes
+import TestServers
 import Testing
 
 @testable import Applying

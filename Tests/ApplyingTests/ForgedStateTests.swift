@@ -1,6 +1,7 @@
 import Changes
 import Conflicts
 import SQLiteKit
+import TestServers
 import Testing
 
 @testable import Applying

@@ -4,6 +4,7 @@ import Glibc
 import SQLiteKit
 import Synchronization
 import SystemKit
+import TestServers
 import Testing
 
 /// Invariant 5: a transaction is never split over several commits of the target; several may share one.

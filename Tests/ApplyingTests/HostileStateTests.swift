@@ -2,6 +2,7 @@ import Changes
 import Mapping
 import SQLiteKit
 import SystemKit
+import TestServers
 import Testing
 import Trails
 

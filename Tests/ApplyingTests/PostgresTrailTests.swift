@@ -1,6 +1,7 @@
 import Applying
 import Changes
 import SQLiteKit
+import TestServers
 import Testing
 
 /// Trails of PostgreSQL, applied to SQLite.

@@ -2,6 +2,7 @@ import Changes
 import Foundation
 import SQLiteKit
 import SystemKit
+import TestServers
 import Testing
 import Trails
 @testable import Applying

@@ -2,6 +2,7 @@ import Changes
 import Conflicts
 import Mapping
 import SystemKit
+import TestServers
 import Testing
 import Trails
 import Versions

@@ -1,6 +1,7 @@
 import Applying
 import Changes
 import SQLiteKit
+import TestServers
 import Testing
 
 /// Invariant 6: a row that is not as the trail says is reported with table, key, column and place.

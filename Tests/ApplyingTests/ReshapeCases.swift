@@ -1,5 +1,6 @@
 import Changes
 import Mapping
+import TestServers
 import Transforming
 
 /// A row of the source, as the cases see it.

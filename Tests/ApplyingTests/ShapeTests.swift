@@ -2,6 +2,7 @@ import Applying
 import Changes
 import Mapping
 import SQLiteKit
+import TestServers
 import Testing
 
 /// Tables that Cairn made follow the source; tables that it did not make are left to their owner.

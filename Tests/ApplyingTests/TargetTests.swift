@@ -3,6 +3,7 @@ import Changes
 import Glibc
 import Mapping
 import SQLiteKit
+import TestServers
 import Testing
 
 /// Targets that were there before, with a life of their own.

@@ -3,6 +3,7 @@ import Foundation
 import Mapping
 import SQLiteKit
 import SystemKit
+import TestServers
 import Testing
 import Trails
 

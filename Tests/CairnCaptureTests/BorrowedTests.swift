@@ -4,6 +4,7 @@ import Capturing
 import Changes
 import SQLiteKit
 import SystemKit
+import TestServers
 import Testing
 import Trails
 

@@ -1,6 +1,7 @@
 import CairnCapture
 import Foundation
 import SQLiteKit
+import TestServers
 import Testing
 
 /// Statements, values and rows, as a program sees them; with and without capture alike.

@@ -2,6 +2,7 @@ import CCairn
 import CairnC
 import SQLiteKit
 import SystemKit
+import TestServers
 import Testing
 
 /// The functions of `cairn.h`, as a program in C calls them.

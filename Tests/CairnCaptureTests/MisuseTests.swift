@@ -2,6 +2,7 @@ import CairnCapture
 import Capturing
 import Foundation
 import SQLiteKit
+import TestServers
 import Testing
 
 /// Whatever a program does wrong, and whatever fails below it, is an error with its kind; nothing that was committed is lost.

@@ -5,6 +5,7 @@ import Capturing
 import Changes
 import SQLiteKit
 import SystemKit
+import TestServers
 import Trails
 
 /// A database that a program has through the embedded API, the trail that a capture makes of it, and a target.

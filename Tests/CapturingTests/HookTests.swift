@@ -3,6 +3,7 @@ import Changes
 import Foundation
 import SQLiteKit
 import SystemKit
+import TestServers
 import Testing
 
 /// Capture is taken off tables and put back, and tables are left out.

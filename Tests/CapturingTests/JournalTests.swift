@@ -5,6 +5,7 @@ import Foundation
 import Glibc
 import SQLiteKit
 import SystemKit
+import TestServers
 import Testing
 
 /// The journal in the source: bounded, purged, and lost only with a word.

@@ -2,6 +2,7 @@ import Applying
 import Capturing
 import Changes
 import SQLiteKit
+import TestServers
 import Testing
 import Trails
 

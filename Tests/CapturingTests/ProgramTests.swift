@@ -1,6 +1,7 @@
 import Changes
 import Foundation
 import SQLiteKit
+import TestServers
 import Testing
 
 /// Programs that open the file in ways of their own.

@@ -5,6 +5,7 @@ import Foundation
 import SQLiteKit
 import SystemKit
 import Synchronization
+import TestServers
 import Trails
 
 /// A source, a trail and a target in a temporary folder; capture and apply run in this process, one after the other.

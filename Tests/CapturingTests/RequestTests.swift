@@ -2,6 +2,7 @@ import Capturing
 import Changes
 import SQLiteKit
 import SystemKit
+import TestServers
 import Testing
 
 /// Rows that are asked for by their keys.

@@ -4,6 +4,7 @@ import Foundation
 import SQLiteKit
 import SystemKit
 import Synchronization
+import TestServers
 import Testing
 
 /// The source is proved to be where the trail ends, at every start and at every look.

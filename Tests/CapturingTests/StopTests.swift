@@ -3,6 +3,7 @@ import Changes
 import Foundation
 import SQLiteKit
 import SystemKit
+import TestServers
 import Testing
 import Trails
 

@@ -2,6 +2,7 @@ import Capturing
 import Changes
 import Foundation
 import SQLiteKit
+import TestServers
 import Testing
 
 /// An act of programs that triggers see wrongly, or not at all, unless capture takes care.

@@ -1,5 +1,6 @@
 import Changes
 import SQLiteKit
+import TestServers
 import Testing
 import Trails
 

@@ -4,6 +4,7 @@ import Changes
 import Foundation
 import SQLiteKit
 import SystemKit
+import TestServers
 import Testing
 
 /// Writes that no trigger sees, and what programs do to the capture itself while it is at work.

@@ -12,6 +12,8 @@ struct RefusedRecordTests {
   private static let items = TableSchema(
     epoch: 1, engine: .sqlite, name: "item",
     columns: [.init(name: "id", declaredType: "INTEGER", keyOrdinal: 1), .init(name: "name", declaredType: "TEXT")])
+  private static let keyless = TableSchema(
+    epoch: 1, engine: .sqlite, name: "note", columns: items.columns.map { .init(name: $0.name, declaredType: "") })
 
   private static let records: [(what: String, add: @Sendable (inout HostileRecords) -> Void, isRow: Bool)] = [
     ("an image of one column", { $0.change(.insert, 1, before: nil, after: [.integer(1)]) }, true),
@@ -30,6 +32,13 @@ struct RefusedRecordTests {
     ),
     ("a refreshed row of three columns", { $0.row(1, [.integer(1), .null, .null]) }, true),
     ("a chunk with a key of one column", { $0.refresh(1, .chunk(.row([.integer(1)]))) }, false),
+    (
+      "a key of a table without a key",
+      {
+        $0.schema(2, keyless)
+        $0.refresh(2, .chunk(.row([.integer(1), .null])))
+      }, false
+    ),
     ("a refresh of a schema that is missing", { $0.refresh(7, .end(rows: 0)) }, false),
     ("a waiting row of one column", { $0.waiting(1, [.integer(1)], clock: 1, origin: "", number: 0) }, false),
     ("a schema change to a schema that is missing", { $0.ddl(DDL(action: .reshape, before: 1, after: 9)) }, false),

@@ -2,6 +2,7 @@ import Changes
 import Foundation
 import NetKit
 import SystemKit
+import TestServers
 import Testing
 import Trails
 

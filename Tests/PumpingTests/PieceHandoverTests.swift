@@ -1,6 +1,7 @@
 import Changes
 import Synchronization
 import SystemKit
+import TestServers
 import Testing
 
 @testable import Pumping

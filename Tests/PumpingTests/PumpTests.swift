@@ -3,6 +3,7 @@ import Foundation
 import NetKit
 import Synchronization
 import SystemKit
+import TestServers
 import Testing
 import Trails
 

@@ -3,22 +3,11 @@ import Foundation
 import NetKit
 import Synchronization
 import SystemKit
+import TestServers
 import Testing
 import Trails
 
 @testable import Pumping
-
-/// A folder of its own for one test, removed at the end.
-final class TempFolder: Sendable {
-  let path: String
-
-  init() throws {
-    path = FileManager.default.temporaryDirectory.path + "/cairn-pumping-" + UUID().uuidString
-    try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
-  }
-
-  deinit { try? FileManager.default.removeItem(atPath: path) }
-}
 
 /// The calls that the hooks of a node got.
 struct Heard: Sendable {

@@ -163,6 +163,17 @@ struct SnapshotTests {
     return (folder, .sqlite(path: folder + "/a.db"))
   }
 
+  @Test func `a snapshot or a restored database is not made where another user may exchange it`() throws {
+    let (folder, url) = try plain(Self.schema)
+    defer { try? FileManager.default.removeItem(atPath: folder) }
+    #expect(mkdir(folder + "/open", 0o777) == 0 && chmod(folder + "/open", 0o777) == 0)
+    let error = #expect(throws: CairnError.self) { try Snapshot(of: url, to: folder + "/open/b.db").make() }
+    #expect(error?.code == .usage && error?.message.contains("/open") == true)
+    #expect(try FileManager.default.contentsOfDirectory(atPath: folder + "/open") == [])
+    #expect(chmod(folder + "/open", 0o1777) == 0)
+    _ = try Snapshot(of: url, to: folder + "/open/b.db").make()
+  }
+
   @Test func `tables and rows that are not taken leave no byte in the file`() throws {
     let (folder, url) = try plain(
       Self.schema + """

@@ -1,6 +1,7 @@
 import Changes
 import Foundation
 import SystemKit
+import TestServers
 import Testing
 
 @Suite struct FileTests {

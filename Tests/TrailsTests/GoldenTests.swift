@@ -1,6 +1,7 @@
 import Changes
 import CodecKit
 import Foundation
+import TestServers
 import Testing
 
 @testable import Trails

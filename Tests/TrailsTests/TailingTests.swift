@@ -1,6 +1,7 @@
 import Changes
 import Foundation
 import Synchronization
+import TestServers
 import Testing
 
 @testable import Trails

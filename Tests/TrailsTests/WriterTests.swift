@@ -1,5 +1,6 @@
 import Changes
 import Foundation
+import TestServers
 import Testing
 
 @testable import Trails

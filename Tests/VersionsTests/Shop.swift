@@ -60,25 +60,3 @@ extension TrailWriter {
     try append(kind: RecordKind.progress, payload.bytes)
   }
 }
-
-/// A folder of its own for one test, removed at the end.
-final class TempFolder: Sendable {
-  let path: String
-
-  init() throws {
-    path = FileManager.default.temporaryDirectory.path + "/cairn-versions-" + UUID().uuidString
-    try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
-  }
-
-  deinit { try? FileManager.default.removeItem(atPath: path) }
-
-  func callAsFunction(_ name: String) -> String { path + "/" + name }
-}
-
-func contents(_ path: String) throws -> [UInt8] {
-  Array(try Data(contentsOf: URL(fileURLWithPath: path)))
-}
-
-func put(_ bytes: some Sequence<UInt8>, _ path: String) throws {
-  try Data(bytes).write(to: URL(fileURLWithPath: path))
-}

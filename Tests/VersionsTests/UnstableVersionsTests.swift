@@ -1,5 +1,6 @@
 import Changes
 import Conflicts
+import TestServers
 import Testing
 import Trails
 

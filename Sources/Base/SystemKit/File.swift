@@ -13,6 +13,7 @@ package final class File {
     case readWrite
     /// Creates the file and opens it for reading and writing; EEXIST if it exists.
     case create
+    /// Creates the file if it is missing. ELOOP for a symbolic link.
     case openOrCreate
 
     fileprivate var flags: Int32 {
@@ -20,7 +21,7 @@ package final class File {
       case .read: O_RDONLY
       case .readWrite: O_RDWR
       case .create: O_RDWR | O_CREAT | O_EXCL
-      case .openOrCreate: O_RDWR | O_CREAT
+      case .openOrCreate: O_RDWR | O_CREAT | O_NOFOLLOW
       }
     }
   }
@@ -72,6 +73,14 @@ package final class File {
   /// Whether the file still has a name in a folder: fstat(2).
   package var isLinked: Bool {
     get throws(FileError) { try status().st_nlink > 0 }
+  }
+
+  /// Whether the file belongs to the present user, who alone has a name for it and may write it.
+  package var isOwn: Bool {
+    get throws(FileError) {
+      let status = try status()
+      return status.st_uid == geteuid() && status.st_nlink == 1 && status.st_mode & 0o022 == 0
+    }
   }
 
   /// Whether the path still leads to this file. False if the file was removed, moved or replaced.

@@ -80,13 +80,16 @@ package struct SnapshotDownload {
   }
 
   private func openPart() throws -> File {
-    var status = FileIdentity(path: place.partPath, followsLink: false)
-    if status != nil, status != FileIdentity(path: place.partPath) {
-      // A link leads elsewhere.
+    try Folder.checkIsNotShared(onTheWayTo: place.path, "snapshot")
+    let there = FileIdentity(path: place.partPath, followsLink: false)
+    // A link leads elsewhere.
+    if there != nil, there != FileIdentity(path: place.partPath) { try Folder.remove(place.partPath) }
+    var part = try File(place.partPath, .openOrCreate)
+    if try !part.isOwn {
+      // Its owner could change it after it was verified.
       try Folder.remove(place.partPath)
-      status = nil
+      part = try File(place.partPath, .create)
     }
-    let part = try File(place.partPath, .openOrCreate)
     guard try part.tryLock(), try part.isInPlace else {
       throw CairnError(
         .busy, "another process fetches \(place.path)", hint: "wait until it has ended", remedy: .retry)

@@ -4,14 +4,18 @@ import Changes
 /// takes nothing that its readers refuse.
 struct SegmentRecords {
   private(set) var transactions: TransactionTracker
-  /// The number of columns in each schema of the segment; the index is the id of the schema minus one.
-  private var columnCounts: [UInt16] = []
+  private struct Shape {
+    let columns: UInt16
+    let hasKey: Bool
+  }
+  /// The shape of each schema of the segment; the index is the id of the schema minus one.
+  private var shapes: [Shape] = []
   /// The memory for the schemas of the segment, up to the last checked record, in bytes.
   private(set) var schemaBytes = 0
 
   init(_ transactions: TransactionTracker) { self.transactions = transactions }
 
-  var lastSchemaID: UInt64 { UInt64(columnCounts.count) }
+  var lastSchemaID: UInt64 { UInt64(shapes.count) }
 
   /// Decodes a record and checks it. Returns nil for a record of an unknown kind that readers skip.
   ///
@@ -26,14 +30,17 @@ struct SegmentRecords {
     switch record {
     case .schema(let id, let schema):
       guard id == lastSchemaID + 1 else { throw Fault(problem: "schema id \(id) follows \(lastSchemaID)") }
-      columnCounts.append(UInt16(clamping: schema.columns.count))
+      shapes.append(Shape(columns: UInt16(clamping: schema.columns.count), hasKey: !schema.key.isEmpty))
       schemaBytes += schema.memoryBytes
     case .change(let change): try check(change)
     case .refreshRow(let id, let image): try check(image, id)
     case .waitingRow(let row): try check(row.image, row.schemaID)
     case .refresh(let refresh):
-      _ = try columnCount(refresh.schemaID)
-      for bound in refresh.bounds { try check(bound.count, refresh.schemaID, "a key") }
+      let shape = try shape(refresh.schemaID)
+      for bound in refresh.bounds {
+        guard shape.hasKey else { throw Fault(problem: "a refresh has a key of a table without a key") }
+        try check(bound.count, refresh.schemaID, "a key")
+      }
     case .ddl(let ddl): for id in [ddl.before, ddl.after] where id != 0 { _ = try columnCount(id) }
     default: break
     }
@@ -79,9 +86,11 @@ struct SegmentRecords {
     }
   }
 
-  private func columnCount(_ id: UInt64) throws -> Int {
+  private func columnCount(_ id: UInt64) throws -> Int { Int(try shape(id).columns) }
+
+  private func shape(_ id: UInt64) throws -> Shape {
     guard id > 0, id <= lastSchemaID else { throw Fault(problem: "schema \(id) is not in the segment") }
-    return Int(columnCounts[Int(id) - 1])
+    return shapes[Int(id) - 1]
   }
 }
 
@@ -93,12 +102,12 @@ extension SegmentRecords {
     fileprivate let schemaBytes: Int
   }
 
-  var place: Place { Place(transactions: transactions, schemas: columnCounts.count, schemaBytes: schemaBytes) }
+  var place: Place { Place(transactions: transactions, schemas: shapes.count, schemaBytes: schemaBytes) }
 
   /// Forgets all records after a place.
   mutating func goBack(to place: Place) {
     transactions = place.transactions
-    columnCounts.removeLast(columnCounts.count - place.schemas)
+    shapes.removeLast(shapes.count - place.schemas)
     schemaBytes = place.schemaBytes
   }
 }

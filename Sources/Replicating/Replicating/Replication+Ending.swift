@@ -12,8 +12,8 @@ extension Replication {
     }
   }
 
-  /// Two-way: runs an apply. An error after the drain signal, such as a suspended table, does not stop the opposite
-  /// apply, which goes on to the end of its trail.
+  /// Two-way: runs an apply. If it fails after the drain signal, as for a suspended table, the opposite apply still goes
+  /// on to the end of its trail.
   func finishing(_ apply: () throws -> Void) throws {
     do { try apply() } catch  where drainSignal.isSet { note(error) }
   }

@@ -114,6 +114,7 @@ package struct Restore: Sendable {
     let found: String?
     switch target {
     case .sqlite(let path):
+      try Folder.checkIsNotShared(onTheWayTo: path, "restored database")
       try SideFiles.checkAreMissing(beside: path, "restored database")
       found = Folder.hasEntry(path) ? "the file exists" : nil
     case .postgres(let uri):
@@ -147,29 +148,37 @@ package struct Restore: Sendable {
     let drain = StopSignal()
     drain.set()
     let place = unfinishedPath.map { DatabaseURL.sqlite(path: $0) } ?? target
-    if let path = unfinishedPath {
-      try Self.remove(path)
-      try Self.create(path)
-    }
+    let unfinished = try unfinishedPath.map { try Self.takeOver($0) }
+    defer { withExtendedLifetime(unfinished) {} }
     try ApplyRun(place, trail: trail, folder: folder, options: options)
       .run(stop: stop, drain: drain, progress: progress)
     if stop.isSet { return }
     _ = try Detaching.run(place)
-    guard let path = unfinishedPath, case .sqlite(let end) = target else { return }
+    guard let unfinished, let path = unfinishedPath, case .sqlite(let end) = target else { return }
     do {
       let database = try Ends.open(path, mode: .readWrite, checksOwn: false)
       try database.execute("PRAGMA journal_mode = DELETE")
     }
-    let file = try File(path, .readWrite)
-    try file.sync()
+    try unfinished.sync()
     try Self.checkIsEmpty(target)
     try Folder.rename(path, new: end)
     try Folder.sync(Folder.parent(of: end))
   }
 
-  /// Creates a file for the rows, which only the present user may read until that user decides otherwise.
-  private static func create(_ path: String) throws {
-    do throws(FileError) { try File(path, .create, permissions: 0o600).close() } catch {
+  /// Creates a file for the rows, which only the present user may read until that user decides otherwise. Removes what
+  /// an ended restore has left.
+  private static func takeOver(_ path: String) throws -> File {
+    let isBusy = CairnError(
+      .busy, "another process restores into \(path)", hint: "wait until it has ended", remedy: .retry)
+    do {
+      if FileIdentity(path: path, followsLink: false) == FileIdentity(path: path), Folder.exists(path) {
+        guard try File(path, .readWrite).tryLock() else { throw isBusy }
+      }
+      try remove(path)
+      let file = try File(path, .create, permissions: 0o600)
+      guard try file.tryLock() else { throw isBusy }
+      return file
+    } catch let error as FileError {
       guard error.isMissing else { throw error.asCairnError(doing: "restore a database") }
       throw CairnError(
         .databaseMissing, "the folder of \(path) does not exist", hint: "create it, or correct --into",

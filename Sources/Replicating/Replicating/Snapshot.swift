@@ -86,6 +86,7 @@ package struct Snapshot: Sendable {
         .databaseMissing, "the folder of the snapshot does not exist: \(folder)", hint: "create the folder first",
         remedy: .badInput)
     }
+    try Folder.checkIsNotShared(onTheWayTo: path, "snapshot")
     guard let there = FileIdentity(path: path) else { return try SideFiles.checkAreMissing(beside: path, "snapshot") }
     if there == FileIdentity(path: database) { throw Ends.same(database) }
     guard replaces else {

@@ -1,6 +1,7 @@
 import Changes
 import Mapping
 import SQLiteKit
+import TestServers
 
 @testable import Applying
 

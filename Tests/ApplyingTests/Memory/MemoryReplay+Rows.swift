@@ -1,6 +1,7 @@
 import Changes
 import Conflicts
 import Mapping
+import TestServers
 
 @testable import Applying
 

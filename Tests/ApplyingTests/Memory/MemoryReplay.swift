@@ -2,6 +2,7 @@ import Changes
 import Conflicts
 import Mapping
 import SystemKit
+import TestServers
 import Trails
 import Versions
 

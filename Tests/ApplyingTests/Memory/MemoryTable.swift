@@ -1,6 +1,7 @@
 import Changes
 import Conflicts
 import Mapping
+import TestServers
 import Versions
 
 @testable import Applying

@@ -58,11 +58,11 @@ final class PostgresUndo: UndoDatabase {
       found.append(
         UndoReference(
           child: texts[1].hasSameBytes(as: "public") ? texts[2] : "\(texts[1]).\(texts[2])",
-          table: (texts[8] == "p" ? "" : "ONLY ") + "\(texts[1].quotedName).\(texts[2].quotedName)",
-          columns: group.map { ($0[3] ?? "", "::\($0[4] ?? "text")") },
+          table: (texts[7] == "p" ? "" : "ONLY ") + "\(texts[1].quotedName).\(texts[2].quotedName)",
+          conditions: group.map { $0[3] ?? "" },
           references: group.compactMap { row in
-            parent.columns.firstIndex { $0.name.hasSameBytes(as: row[5] ?? "") }
-          }, onDelete: texts[6], onUpdate: texts[7]))
+            parent.columns.firstIndex { $0.name.hasSameBytes(as: row[4] ?? "") }
+          }, onDelete: texts[5], onUpdate: texts[6]))
     }
     references[table.nameKey] = found
     return found
@@ -72,19 +72,26 @@ final class PostgresUndo: UndoDatabase {
     WITH RECURSIVE tree(oid) AS (
       SELECT to_regclass($1)::oid
       UNION SELECT i.inhrelid FROM tree JOIN pg_inherits AS i ON i.inhparent = tree.oid)
-    SELECT c.oid, n.nspname, t.relname, a.attname, format_type(a.atttypid, a.atttypmod), p.attname,
+    SELECT c.oid, n.nspname, t.relname,
+      -- The operator and the collation by which the server's own actions find the rows.
+      format('(parent.%I%s)%s OPERATOR(%I.%s) (child.%I)%s', p.attname,
+        (SELECT format(' COLLATE %I.%I', m.nspname, l.collname) FROM pg_collation AS l
+          JOIN pg_namespace AS m ON m.oid = l.collnamespace WHERE l.oid = p.attcollation),
+        CASE WHEN lt.typtype <> 'p' THEN '::' || format_type(lt.oid, -1) END, s.nspname, o.oprname, a.attname,
+        CASE WHEN rt.typtype <> 'p' THEN '::' || format_type(rt.oid, -1) END),
+      p.attname,
       CASE c.confdeltype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' WHEN 'd' THEN 'SET DEFAULT' ELSE '' END,
       CASE c.confupdtype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' WHEN 'd' THEN 'SET DEFAULT' ELSE '' END, t.relkind
     FROM pg_constraint AS c JOIN pg_class AS t ON t.oid = c.conrelid JOIN pg_namespace AS n ON n.oid = t.relnamespace
-      CROSS JOIN LATERAL unnest(c.conkey, c.confkey) WITH ORDINALITY AS k(child, parent, place)
+      CROSS JOIN LATERAL unnest(c.conkey, c.confkey, c.conpfeqop) WITH ORDINALITY AS k(child, parent, operator, place)
+      JOIN pg_operator AS o ON o.oid = k.operator JOIN pg_namespace AS s ON s.oid = o.oprnamespace
+      JOIN pg_type AS lt ON lt.oid = o.oprleft JOIN pg_type AS rt ON rt.oid = o.oprright
       JOIN pg_attribute AS a ON a.attrelid = c.conrelid AND a.attnum = k.child
       JOIN pg_attribute AS p ON p.attrelid = c.confrelid AND p.attnum = k.parent
     WHERE c.contype = 'f' AND c.conparentid = 0 AND c.confrelid IN (SELECT oid FROM tree)
       AND (c.confdeltype IN ('c', 'n', 'd') OR c.confupdtype IN ('c', 'n', 'd'))
     ORDER BY c.oid, k.place
     """
-
-  func parameter(_ number: Int) -> String { "$\(number)" }
 
   func parameter(_ number: Int, _ column: Int, of schema: TableSchema) -> String {
     guard let types = types[name(of: schema).nameKey] else { return "$\(number)" }
@@ -102,6 +109,14 @@ final class PostgresUndo: UndoDatabase {
     try connection.query(sql, values.map(\.postgresInput)).map { row in
       row.map { $0.map { .exact(Array($0.utf8)) } ?? .null }
     }
+  }
+
+  /// Actions of foreign keys change rows that a policy hides, too.
+  func queryAllRows(_ sql: String, _ values: [Value]) throws -> [[Value]] {
+    try connection.execute("SET LOCAL row_security = off")
+    let rows = try query(sql, values)
+    try connection.execute("SET LOCAL row_security = on")
+    return rows
   }
 
   @discardableResult func execute(_ sql: String, _ values: [Value]) throws -> Int64 {

@@ -25,9 +25,7 @@ struct SQLiteUndo: UndoDatabase {
   func name(of schema: TableSchema) -> String { schema.name.quotedName }
   func rowsName(of schema: TableSchema) -> String { name(of: schema) }
 
-  func parameter(_ number: Int) -> String { "?\(number)" }
-
-  func parameter(_ number: Int, _ column: Int, of schema: TableSchema) -> String { parameter(number) }
+  func parameter(_ number: Int, _ column: Int, of schema: TableSchema) -> String { "?\(number)" }
 
   /// The foreign keys of all tables, also of those that are not captured.
   func references(to parent: TableSchema) throws -> [UndoReference] {
@@ -39,12 +37,19 @@ struct SQLiteUndo: UndoDatabase {
       """, [.text(parent.name)])
     return Dictionary(grouping: rows) { $0.prefix(2) }.values.map { group in
       let child = group[0][0].string
+      let references =
+        group.allSatisfy { $0[3] == .null }
+        ? parent.key
+        : group.compactMap { row in parent.columns.firstIndex { $0.name.sqliteKey == row[3].string.sqliteKey } }
       return UndoReference(
-        child: child, table: child.quotedName, columns: group.map { ($0[2].string, "") },
-        references: group.allSatisfy { $0[3] == .null }
-          ? parent.key
-          : group.compactMap { row in parent.columns.firstIndex { $0.name.sqliteKey == row[3].string.sqliteKey } },
-        onDelete: group[0][4].string, onUpdate: group[0][5].string)
+        child: child, table: child.quotedName,
+        // As in the action of the key: on the left is the column whose collation counts. A column without a type has no
+        // affinity there, which `+` takes away here.
+        conditions: zip(references, group).map {
+          let (key, column) = (parent.columns[$0].name.quotedName, $1[2].string.quotedName)
+          return "(parent.\(key) = child.\(column) OR +parent.\(key) = child.\(column))"
+        },
+        references: references, onDelete: group[0][4].string, onUpdate: group[0][5].string)
     }
   }
 
@@ -57,6 +62,7 @@ struct SQLiteUndo: UndoDatabase {
   func rowPlace(in schema: TableSchema) throws -> String { try RowidName(of: schema.name, in: database).text }
 
   func query(_ sql: String, _ values: [Value]) throws -> [[Value]] { try database.query(sql, values) }
+  func queryAllRows(_ sql: String, _ values: [Value]) throws -> [[Value]] { try query(sql, values) }
 
   @discardableResult func execute(_ sql: String, _ values: [Value]) throws -> Int64 {
     try database.run(sql, values)

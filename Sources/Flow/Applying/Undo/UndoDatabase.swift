@@ -6,8 +6,9 @@ struct UndoReference {
   let child: String
   /// The quoted name of the referring table.
   let table: String
-  /// The referring columns, each with a cast of its parameter, which may be empty.
-  let columns: [(name: String, cast: String)]
+  /// For each referring column, the condition that a row `child` refers to a row `parent`, as the engine compares them
+  /// for the foreign key.
+  let conditions: [String]
   /// The columns that they refer to, as indexes in the referenced table.
   let references: [Int]
   /// The actions; empty or `NO ACTION` or `RESTRICT` if other rows do not change.
@@ -32,7 +33,6 @@ protocol UndoDatabase {
   func rowsName(of schema: TableSchema) -> String
   /// Returns the parameter with this number, from 1, as a value of a column.
   func parameter(_ number: Int, _ column: Int, of schema: TableSchema) -> String
-  func parameter(_ number: Int) -> String
   /// Returns the condition that a column has exactly the value of a parameter, also for NULL.
   func equality(_ number: Int, _ column: Int, of schema: TableSchema) -> String
   /// The columns that name the place of a row in a table, as a list.
@@ -42,6 +42,8 @@ protocol UndoDatabase {
   func references(to parent: TableSchema) throws -> [UndoReference]
 
   func query(_ sql: String, _ values: [Value]) throws -> [[Value]]
+  /// Runs a query that fails if a policy would hide rows from it.
+  func queryAllRows(_ sql: String, _ values: [Value]) throws -> [[Value]]
   /// Runs a statement, and returns the number of changed rows.
   @discardableResult func execute(_ sql: String, _ values: [Value]) throws -> Int64
   func transaction<Result>(_ body: () throws -> Result) throws -> Result
@@ -104,10 +106,14 @@ extension UndoDatabase {
     return try execute("DELETE FROM \(rowsName(of: schema))\(condition)", values)
   }
 
-  /// Returns whether a row refers to these values by a foreign key.
-  func hasRow(_ key: UndoReference, _ values: [Value]) throws -> Bool {
-    let terms = key.columns.enumerated().map { "\($1.name.quotedName) = \(parameter($0 + 1))\($1.cast)" }
-    let sql = "SELECT 1 FROM \(key.table) WHERE \(terms.joined(separator: " AND ")) LIMIT 1"
-    return try !query(sql, values).isEmpty
+  /// Returns whether a row refers to this row by a foreign key.
+  func isReferenced(_ row: [Value], of schema: TableSchema, by key: UndoReference) throws -> Bool {
+    let (condition, values) = try condition(row, schema, from: 1)
+    let rows = try queryAllRows(
+      """
+      SELECT 1 FROM (SELECT * FROM \(rowsName(of: schema))\(condition)) AS parent
+        JOIN \(key.table) AS child ON \(key.conditions.joined(separator: " AND ")) LIMIT 1
+      """, values)
+    return !rows.isEmpty
   }
 }

@@ -222,19 +222,21 @@ package struct UndoRun {
     /// Returns a table with rows that refer to the row of a step, and that the database would change with it.
     private func referrer(of step: UndoPlan.Step) throws -> String? {
       guard let there = now[step.row] else { return nil }
-      let parent = schema(step.row)
-      for key in try database.references(to: parent) {
+      return try referrer(of: there, schema(step.row), step.kind)
+    }
+
+    /// Returns a table with rows that refer to `row`, and that the database would change with it.
+    private func referrer(of row: [Value], _ schema: TableSchema, _ kind: UndoPlan.Step.Kind) throws -> String? {
+      for key in try database.references(to: schema) {
         let action: String
-        switch step.kind {
+        switch kind {
         case .delete: action = key.onDelete
         case .insert, .update: action = key.onUpdate
         }
         if ["", "NO ACTION", "RESTRICT"].contains(action.asciiUppercased) { continue }
-        guard key.references.count == key.columns.count else { return key.child }
-        if case .update(let set) = step.kind, !key.references.contains(where: { set[$0] != nil }) { continue }
-        let values = key.references.map { there[$0] }
-        if values.contains(.null) { continue }
-        if try database.hasRow(key, values) { return key.child }
+        guard key.references.count == key.conditions.count, !key.conditions.isEmpty else { return key.child }
+        if case .update(let set) = kind, !key.references.contains(where: { set[$0] != nil }) { continue }
+        if try database.isReferenced(row, of: schema, by: key) { return key.child }
       }
       return nil
     }
@@ -267,7 +269,7 @@ package struct UndoRun {
         }
         if isTaken { return [] }
         guard let there = try database.find(image, schema) else { return [] }
-        if isMended { _ = try database.delete(there, schema) }
+        if isMended, try referrer(of: there, schema, .delete) == nil { _ = try database.delete(there, schema) }
         return [plan.refusal(row, .trigger)]
       }
       guard let there = try database.find(wanted, schema) else {
@@ -276,10 +278,8 @@ package struct UndoRun {
       let columns = row.before != nil && row.after != nil ? row.changed : Array(wanted.indices)
       let differing = columns.filter { there[$0] != wanted[$0] }
       guard !differing.isEmpty else { return [] }
-      if isMended {
-        let set = Dictionary(uniqueKeysWithValues: differing.map { ($0, wanted[$0]) })
-        _ = try database.update(there, set, schema)
-      }
+      let set = Dictionary(uniqueKeysWithValues: differing.map { ($0, wanted[$0]) })
+      if isMended, try referrer(of: there, schema, .update(set)) == nil { _ = try database.update(there, set, schema) }
       return differing.map { plan.refusal(row, .trigger, column: $0) }
     }
   }

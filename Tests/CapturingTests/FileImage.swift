@@ -1,20 +1,6 @@
 import Foundation
 import Glibc
 
-/// A folder of its own for one test, removed at the end.
-final class TempFolder: Sendable {
-  let path: String
-
-  init() throws {
-    path = FileManager.default.temporaryDirectory.path + "/cairn-capturing-" + UUID().uuidString
-    try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
-  }
-
-  deinit { try? FileManager.default.removeItem(atPath: path) }
-
-  func callAsFunction(_ name: String) -> String { path + "/" + name }
-}
-
 /// Runs a program to its end, in a process of its own; throws when it fails.
 func runTool(_ name: String, _ arguments: [String]) throws {
   let process = Process()
