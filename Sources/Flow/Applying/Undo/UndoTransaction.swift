@@ -70,10 +70,12 @@ package struct UndoTransaction {
   // The inverse must be made where the transaction began: there, all nodes get it.
   private func checkOrigin() throws {
     guard let relay = header.relay else { return }
+    // The name comes from a peer.
+    let there = TrailName(relay.origin).map { "undo it there: cairn undo \($0) \(relay.number)" }
     throw CairnError(
       .unsupported,
       "transaction \(header.number) of trail \(trail) began elsewhere, as transaction \(relay.number) of \(relay.origin)",
-      hint: "undo it there: cairn undo \(relay.origin) \(relay.number)", remedy: .badInput)
+      hint: there ?? "undo it where it began", remedy: .badInput)
   }
 
   private static func note(_ hit: TrailSearch.Hit, in plan: inout UndoPlan) throws {
