@@ -45,6 +45,16 @@ package enum KeyEquality {
   /// - Parameter parts: The column's type and all types that it uses.
   package static func problem(_ parts: [KeyPart]) -> String? { parts.lazy.compactMap(problem).first }
 
+  /// The types of numbers without a rounding, and those of texts.
+  private static let alike = ["int2 int4 int8 numeric", "text varchar bpchar name"].map {
+    Set($0.split(separator: " ").map { NameKey(String($0)) })
+  }
+
+  /// Returns whether a value of one type has the text, or the number, of an equal value of another type.
+  package static func haveLikeTexts(_ type: String, _ other: String) -> Bool {
+    type.hasSameBytes(as: other) || alike.contains { $0.contains(type.nameKey) && $0.contains(other.nameKey) }
+  }
+
   private static func problem(_ part: KeyPart) -> String? {
     if !part.collation.isEmpty { return "has a collation under which different texts are one: \(part.collation)" }
     if part.isEnumeration || exact.contains(part.type) { return nil }

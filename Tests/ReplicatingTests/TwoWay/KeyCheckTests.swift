@@ -119,6 +119,25 @@ struct KeyCheckTests {
   }
 
   @Test(
+    "a foreign key between types whose equal values have different texts is refused",
+    arguments: [
+      ("timestamp", "date", true), ("float8", "numeric", true), ("float8", "float4", true), ("timestamptz", "date", true),
+      ("bigint", "smallint", false), ("numeric(9,2)", "integer", false), ("text", "varchar(9)", false),
+      ("date", "date", false), ("uuid", "uuid", false),
+    ])
+  func referenceOfAnotherType(parent: String, child: String, isRefused: Bool) throws {
+    let error = try refusal(
+      "p",
+      """
+      CREATE TABLE box(id integer PRIMARY KEY, name \(parent) UNIQUE);
+      CREATE TABLE item(id integer PRIMARY KEY, box \(child) REFERENCES box(name))
+      """)
+    #expect((error != nil) == isRefused, "\(error?.message ?? "")")
+    guard isRefused else { return }
+    #expect(error?.code == .tableRefused && error?.message.contains("from column box of type") == true)
+  }
+
+  @Test(
     "numeric without a scale is refused beside SQLite, which keeps its texts apart",
     arguments: [
       ("numeric", "", true), ("numeric(8,2)", "", false), ("numeric", "TEXT", true), ("numeric", "NUMERIC", false),

@@ -24,12 +24,33 @@ package enum KeyCheck {
       return "column \(problem.column) of its key \(problem.why)"
     }
     if let loose = declared(table) { return loose }
-    for reference in table.foreignKeys where !reference.references.isEmpty {
-      guard includes(reference.namespace, reference.table),
-        let problem = try problem(reference.references, of: (reference.namespace, reference.table), in: place)
+    for reference in table.foreignKeys
+    where !reference.references.isEmpty && includes(reference.namespace, reference.table) {
+      if let problem = try problem(reference.references, of: (reference.namespace, reference.table), in: place) {
+        return "its foreign key leads to column \(problem.column) of table \(reference.table), which \(problem.why)"
+      }
+      if case .postgres(let server) = place, let problem = try typeProblem(of: reference, of: table, server) {
+        return problem
+      }
+    }
+    return nil
+  }
+
+  /// Returns the reason why the name of a referenced row cannot be computed from a reference: equal values of their two
+  /// types have different texts. Nil if it can.
+  private static func typeProblem(
+    of reference: TableSchema.ForeignKey, of table: TableSchema, _ server: PostgresConnection
+  ) throws -> String? {
+    let own = try parts((table.namespace, table.name), server)
+    let others = try parts((reference.namespace, reference.table), server)
+    for (index, name) in zip(reference.columns, reference.references) {
+      let column = table.columns[index].name
+      guard let type = own[column.nameKey]?.first(where: { !$0.isNested })?.type,
+        let other = others[name.nameKey]?.first(where: { !$0.isNested })?.type,
+        !KeyEquality.haveLikeTexts(type, other)
       else { continue }
       return
-        "its foreign key leads to column \(problem.column) of table \(reference.table), which \(problem.why)"
+        "its foreign key leads from column \(column) of type \(type) to column \(name) of table \(reference.table), of type \(other), in which an equal value has another text"
     }
     return nil
   }
