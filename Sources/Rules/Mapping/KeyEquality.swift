@@ -47,7 +47,7 @@ package enum KeyEquality {
 
   /// The types of numbers without a rounding, and those of texts.
   private static let alike = ["int2 int4 int8 numeric", "text varchar bpchar name"].map {
-    Set($0.split(separator: " ").map { NameKey(String($0)) })
+    Set($0.split(whereSeparator: \.isWhitespace).map { NameKey(String($0)) })
   }
 
   /// Returns whether a value of one type has the text, or the number, of an equal value of another type.

@@ -121,7 +121,8 @@ struct KeyCheckTests {
   @Test(
     "a foreign key between types whose equal values have different texts is refused",
     arguments: [
-      ("timestamp", "date", true), ("float8", "numeric", true), ("float8", "float4", true), ("timestamptz", "date", true),
+      ("timestamp", "date", true), ("float8", "numeric", true), ("float8", "float4", true),
+      ("timestamptz", "date", true),
       ("bigint", "smallint", false), ("numeric(9,2)", "integer", false), ("text", "varchar(9)", false),
       ("date", "date", false), ("uuid", "uuid", false),
     ])
