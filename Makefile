@@ -122,7 +122,7 @@ demo: setup
 # of whole replications, those of captures, and all others. The output of the first three follows when the others have ended.
 # What failed is printed at the end once more.
 # A part that does not end is killed, and the tests are named that it had begun.
-TEST = NO_COLOR=1 timeout --kill-after 10 $(PART_LIMIT) .build/debug/CairnPackageTests.xctest --testing-library swift-testing
+TEST = NO_COLOR=1 timeout --foreground --kill-after 10 $(PART_LIMIT) .build/debug/CairnPackageTests.xctest --testing-library swift-testing
 PART_LIMIT = 50m
 APART = Scenario Replicating Capturing
 test: setup

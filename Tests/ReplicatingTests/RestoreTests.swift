@@ -139,6 +139,24 @@ struct RestoreTests {
     try mesh.close()
   }
 
+  @Test func `a restore into a file into which another one restores is refused, and leaves that one alone`() throws {
+    let mesh = try Mesh("s", schema: "CREATE TABLE t(id INTEGER PRIMARY KEY)")
+    try mesh.nodes[0].execute("INSERT INTO t VALUES (1)")
+    try mesh.nodes[0].capturePending()
+    let path = mesh.folder + "/new.db"
+    let restore = try Restore(folder: mesh.nodes[0].folder, to: .time(.max), into: DatabaseURL("sqlite://\(path)"))
+    do {
+      let other = try File(path + ".cairn-restore", .create)
+      try #expect(other.tryLock())
+      let error = #expect(throws: CairnError.self) { try restore.run(stop: StopSignal()) }
+      #expect(error?.code == .busy && error?.remedy == .retry)
+      #expect(try other.isInPlace && !Folder.exists(path))
+    }
+    try restore.run(stop: StopSignal())
+    try #expect(Self.rows(restore.target) == ["t", "1"])
+    try mesh.close()
+  }
+
   @Test func `files that SQLite would recover into the restored one are refused`() throws {
     let mesh = try Mesh("s", schema: "CREATE TABLE t(id INTEGER PRIMARY KEY)")
     try mesh.nodes[0].execute("INSERT INTO t VALUES (1)")

@@ -75,7 +75,7 @@ package final class File {
     get throws(FileError) { try status().st_nlink > 0 }
   }
 
-  /// Whether the file belongs to the present user, who alone has a name for it and may write it.
+  /// Whether the file belongs to the present user, has one name, and may be written by no other user.
   package var isOwn: Bool {
     get throws(FileError) {
       let status = try status()

@@ -95,4 +95,33 @@ import Testing
       }
     }
   }
+
+  @Test(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
+  func `rows that a policy hides refuse the undo, with the next step`() throws {
+    let server = try PostgresServer.shared
+    let name = "undo_policy_\(UInt32.random(in: 0 ... .max))"
+    let owner = try PostgresConnection(server.createDatabase(name))
+    try owner.execute("CREATE ROLE \(name) LOGIN")
+    defer {
+      try? server.dropDatabase(name)
+      _ = try? server.psql("DROP ROLE \(name)")
+    }
+    for sql in [
+      "CREATE TABLE public.p(id integer PRIMARY KEY)", "INSERT INTO public.p VALUES (1)",
+      "CREATE TABLE public.c(p integer REFERENCES public.p ON DELETE CASCADE)", "INSERT INTO public.c VALUES (1)",
+      "ALTER TABLE public.c ENABLE ROW LEVEL SECURITY", "GRANT ALL ON public.p, public.c TO \(name)",
+      "GRANT USAGE, CREATE ON SCHEMA public TO \(name)",
+    ] { try owner.execute(sql) }
+    let connection = try PostgresConnection(server.url(name, user: name))
+    let schema = try #require(try owner.userTables().map(\.schema).first { $0.name == "p" })
+    let undo = PostgresUndo(connection)
+    try connection.execute("BEGIN")
+    try undo.hold(schema)
+    let key = try #require(try undo.references(to: schema).first)
+    let there = try #require(try undo.find([.exact(Array("1".utf8))], schema))
+    let error = #expect(throws: CairnError.self) { try undo.isReferenced(there, of: schema, by: key) }
+    #expect(error?.code == .privilegeMissing && error?.hint.contains("as the owner of the table") == true)
+    connection.rollback()
+    #expect(try owner.query("SELECT 1 FROM public.c").count == 1)
+  }
 }

@@ -54,6 +54,14 @@ struct OtherTrailTests {
     try mesh.close()
   }
 
+  /// Both nodes write row 1. Node 2 puts the row of node 0, the later one by their clocks, into quarantine.
+  private static func refuseRow(_ mesh: Mesh) throws {
+    mesh.quarantines = true
+    try write(mesh, 1, "UPDATE item SET name = 'ours' WHERE id = 1")
+    try write(mesh, 0, "UPDATE item SET name = 'bad' WHERE id = 1")
+    try mesh.apply(0, to: 2)
+  }
+
   private static func log(_ mesh: Mesh) throws -> QuarantineLog {
     if let server = mesh.nodes[2].server { return QuarantineLog(server) }
     return QuarantineLog(try Database(path: "\(mesh.folder)/n2.db"))
@@ -65,11 +73,7 @@ struct OtherTrailTests {
   func quarantine(engine: Character, restarts: Bool) throws {
     let mesh = try Self.mesh(engine)
     let hub = mesh.nodes[2]
-    mesh.quarantines = true
-    // By their clocks, the refused row is the later one.
-    try Self.write(mesh, 1, "UPDATE item SET name = 'ours' WHERE id = 1")
-    try Self.write(mesh, 0, "UPDATE item SET name = 'bad' WHERE id = 1")
-    try mesh.apply(0, to: 2)
+    try Self.refuseRow(mesh)
     try Self.write(mesh, 0, "UPDATE item SET name = 'fresh milk' WHERE id = 2")
     try mesh.apply(0, to: 2)
     let log = try Self.log(mesh)
@@ -94,10 +98,7 @@ struct OtherTrailTests {
   func discarded(engine: Character, restarts: Bool) throws {
     let mesh = try Self.mesh(engine)
     let hub = mesh.nodes[2]
-    mesh.quarantines = true
-    try Self.write(mesh, 1, "UPDATE item SET name = 'ours' WHERE id = 1")
-    try Self.write(mesh, 0, "UPDATE item SET name = 'bad' WHERE id = 1")
-    try mesh.apply(0, to: 2)
+    try Self.refuseRow(mesh)
     let log = try Self.log(mesh)
     for one in try log.list() { #expect(try log.ask(one.id, for: .discard)) }
     try mesh.apply(0, to: 2)

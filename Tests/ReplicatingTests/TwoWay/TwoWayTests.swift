@@ -51,7 +51,7 @@ struct TwoWayTests {
   }
 
   @Test(
-    "of two writes to one row the later one stands at both ends, and the other is kept",
+    "both ends have the later of two writes to one row, and the conflict log has the other",
     arguments: Seeds.half(of: ["ss", "sp", "pp"]))
   func newest(engines: String) throws {
     let mesh = try Mesh(engines, schema: Self.schema)
@@ -402,7 +402,7 @@ struct TwoWayTests {
     try mesh.close()
   }
 
-  @Test("of whole rows the one stands that an expression prefers", arguments: Seeds.half(of: ["sp", "ps", "ss"]))
+  @Test("both ends have the whole row that an expression prefers", arguments: Seeds.half(of: ["sp", "ps", "ss"]))
   func rowExpression(engines: String) throws {
     let mesh = try Mesh(engines, schema: Self.schema) { _, _, _ in
       ConflictRules(rule: .sql("incoming_stock > local_stock"))

@@ -87,7 +87,8 @@ package struct QuarantineLog {
 extension QuarantineLog {
   private static let discardedName = "discarded"
   private static let discardedColumns = ["trail", "trail_id", "number"]
-  /// The maximum number of discarded transactions that the target stores. Versions of older ones are in no window.
+  /// The maximum number of discarded transactions that the target stores, of all trails. Operators discard them one by
+  /// one. After more of them, the versions of the first ones count again.
   static let discardedMax: Int64 = 10_000
 
   private var discardedTable: String { state.table(Self.discardedName) }

@@ -114,9 +114,16 @@ final class PostgresUndo: UndoDatabase {
   /// Actions of foreign keys change rows that a policy hides, too.
   func queryAllRows(_ sql: String, _ values: [Value]) throws -> [[Value]] {
     try connection.execute("SET LOCAL row_security = off")
-    let rows = try query(sql, values)
-    try connection.execute("SET LOCAL row_security = on")
-    return rows
+    do {
+      let rows = try query(sql, values)
+      try connection.execute("SET LOCAL row_security = on")
+      return rows
+    } catch let error as PostgresError where error.isPrivilege {
+      throw CairnError(
+        .privilegeMissing, "the rows that an undo would change by foreign keys cannot be seen: \(error.message)",
+        hint: "run 'cairn undo' as the owner of the table, or as a role with BYPASSRLS that may read it",
+        remedy: .badInput)
+    }
   }
 
   @discardableResult func execute(_ sql: String, _ values: [Value]) throws -> Int64 {

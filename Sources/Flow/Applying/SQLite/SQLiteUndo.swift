@@ -43,14 +43,17 @@ struct SQLiteUndo: UndoDatabase {
         : group.compactMap { row in parent.columns.firstIndex { $0.name.sqliteKey == row[3].string.sqliteKey } }
       return UndoReference(
         child: child, table: child.quotedName,
-        // As in the action of the key: on the left is the column whose collation counts. A column without a type has no
-        // affinity there, which `+` takes away here.
-        conditions: zip(references, group).map {
-          let (key, column) = (parent.columns[$0].name.quotedName, $1[2].string.quotedName)
-          return "(parent.\(key) = child.\(column) OR +parent.\(key) = child.\(column))"
-        },
+        conditions: zip(references, group).map { condition(parent.columns[$0], $1[2].string) },
         references: references, onDelete: group[0][4].string, onUpdate: group[0][5].string)
     }
+  }
+
+  /// Returns the comparison of the action of a foreign key. The collation of the column on the left counts.
+  private func condition(_ key: TableSchema.Column, _ column: String) -> String {
+    let (parent, child) = ("parent.\(key.name.quotedName)", "child.\(column.quotedName)")
+    // In the action, a column without a type, or of type ANY, has no affinity, which `+` takes away here.
+    return key.affinity == "BLOB" || key.declaredType.asciiUppercased == "ANY"
+      ? "(\(parent) = \(child) OR +\(parent) = \(child))" : "\(parent) = \(child)"
   }
 
   func equality(_ number: Int, _ column: Int, of schema: TableSchema) -> String {

@@ -50,7 +50,7 @@ package enum KeyCheck {
         !KeyEquality.haveLikeTexts(type, other)
       else { continue }
       return
-        "its foreign key leads from column \(column) of type \(type) to column \(name) of table \(reference.table), of type \(other), in which an equal value has another text"
+        "its foreign key leads from column \(column) of type \(type) to column \(name) of table \(reference.table), of type \(other), in which an equal value has another text: give both columns one type"
     }
     return nil
   }
