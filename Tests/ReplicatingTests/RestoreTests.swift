@@ -152,8 +152,13 @@ struct RestoreTests {
       #expect(error?.code == .busy && error?.remedy == .retry)
       #expect(try other.isInPlace && !Folder.exists(path))
     }
+    // A link may be left there, too.
+    try FileManager.default.removeItem(atPath: path + ".cairn-restore")
+    try Data("theirs".utf8).write(to: URL(fileURLWithPath: mesh.folder + "/theirs"))
+    try FileManager.default.createSymbolicLink(atPath: path + ".cairn-restore", withDestinationPath: "theirs")
     try restore.run(stop: StopSignal())
     try #expect(Self.rows(restore.target) == ["t", "1"])
+    #expect(try Data(contentsOf: URL(fileURLWithPath: mesh.folder + "/theirs")) == Data("theirs".utf8))
     try mesh.close()
   }
 

@@ -2,6 +2,7 @@ import Applying
 import Changes
 import Endpoints
 import Mapping
+import Glibc
 import PostgresKit
 import SQLiteKit
 import SystemKit
@@ -171,24 +172,25 @@ package struct Restore: Sendable {
     let isBusy = CairnError(
       .busy, "another process restores into \(path)", hint: "wait until it has ended", remedy: .retry)
     do {
-      if FileIdentity(path: path, followsLink: false) == FileIdentity(path: path), Folder.exists(path) {
-        guard try File(path, .readWrite).tryLock() else { throw isBusy }
+      if let left = FileIdentity(path: path, followsLink: false), left == FileIdentity(path: path) {
+        // The lock is kept until the file is gone, so that no other restore takes it meanwhile.
+        let file = try File(path, .readWrite)
+        guard try file.tryLock(), try file.isInPlace else { throw isBusy }
+        try withExtendedLifetime(file) { try Folder.remove(path) }
+      } else if Folder.hasEntry(path) {
+        try Folder.remove(path)
       }
-      try remove(path)
       let file = try File(path, .create, permissions: 0o600)
       guard try file.tryLock() else { throw isBusy }
+      try SideFiles.remove(beside: path)
       return file
+    } catch let error as FileError where error.code == EEXIST {
+      throw isBusy
     } catch let error as FileError {
       guard error.isMissing else { throw error.asCairnError(doing: "restore a database") }
       throw CairnError(
         .databaseMissing, "the folder of \(path) does not exist", hint: "create it, or correct --into",
         remedy: .badInput)
     }
-  }
-
-  /// Removes the files of an SQLite database, if there are any.
-  private static func remove(_ path: String) throws(FileError) {
-    try SideFiles.remove(beside: path)
-    do { try Folder.remove(path) } catch  where error.isMissing {}
   }
 }
