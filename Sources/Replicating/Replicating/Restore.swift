@@ -1,8 +1,8 @@
 import Applying
 import Changes
 import Endpoints
-import Mapping
 import Glibc
+import Mapping
 import PostgresKit
 import SQLiteKit
 import SystemKit
